@@ -1,0 +1,96 @@
+# Everything a contributor runs. `make` alone lists the targets.
+# Written for GNU make 4.3 and a POSIX shell; the only other need is Python >= 3.11 with venv.
+
+# The programs the targets run, each in one place.
+DEMO = $(BIN)/mmdeploy render -t e-pd -a gpu -p gke -d build/demo --force
+OVERLAYS = $(BIN)/python -m mmdeploy render --all -d overlays --force
+BENCH = $(BIN)/python benchmarks/run.py
+PYTEST = $(BIN)/python -m pytest -q -rs -n 2
+COVERAGE = $(BIN)/python -m coverage report --fail-under=90
+
+# Pythons to try, in order; the first that is new enough and can make a venv is taken.
+# `make PYTHON=/some/python3 test` puts another one in front.
+PYTHONS = $(PYTHON) python3 python3.13 python3.12 python3.11
+
+VENV = .venv
+BIN = $(VENV)/bin
+PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
+UV_VERSION = 0.13.9
+
+.DEFAULT_GOAL = help
+.DELETE_ON_ERROR:
+.PHONY: help demo test check static coverage bench overlays lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
+
+demo: $(VENV)/runtime.stamp ## render the E/PD example into build/demo
+	@$(DEMO)
+
+test: $(VENV)/dev.stamp ## run the tests (ARGS="-k name" picks some)
+	@$(PYTEST) --cov --cov-report= $(ARGS)
+
+check: ## lint, format, types, import contracts, tests, coverage
+	@$(MAKE) --no-print-directory static
+	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory coverage
+
+static: $(VENV)/dev.stamp ## the part of check that runs no test
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+coverage: $(VENV)/dev.stamp ## hold what the last `make test` reached against the threshold
+	@$(COVERAGE)
+
+bench: $(VENV)/runtime.stamp ## time mmdeploy against kubectl kustomize, as ratios (ARGS=--strict fails when over)
+	@$(BENCH) $(ARGS)
+
+overlays: $(VENV)/runtime.stamp ## render the committed overlays/ again
+	@$(OVERLAYS)
+
+# Pins that still fit are kept; `make lock ARGS=--upgrade` takes the newest of everything.
+# The lock files name no index: pip uses the one it is set up with.
+lock: $(VENV)/pyvenv.cfg ## write requirements/*.lock anew from pyproject.toml
+	@set -e; tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \
+	$(BIN)/python -m venv "$$tmp"; \
+	"$$tmp/bin/python" -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION); \
+	lock() { "$$tmp/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --custom-compile-command 'make lock' --group build $(ARGS) pyproject.toml "$$@"; }; \
+	lock --output-file requirements/runtime.lock; \
+	lock --extra dev --constraints requirements/runtime.lock --output-file requirements/dev.lock
+
+clean: ## remove .venv, build/ and caches
+	@rm -rf $(VENV) build dist .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# One environment for everything. A stamp is newer than the lock it was installed from, or its rule runs again.
+# The project itself is installed as a link to this checkout, with the build backend that the lock pins.
+$(VENV)/runtime.stamp: $(VENV)/pyvenv.cfg requirements/runtime.lock pyproject.toml
+	@echo "Installing mmdeploy into $(VENV) ..." >&2
+	@$(PIP_INSTALL) --require-hashes -r requirements/runtime.lock
+	@$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/dev.stamp: $(VENV)/runtime.stamp requirements/dev.lock
+	@echo "Installing the development tools into $(VENV) ..." >&2
+	@$(PIP_INSTALL) --require-hashes -r requirements/dev.lock
+	@touch $@
+
+$(VENV)/pyvenv.cfg:
+	@wanted='import sys; sys.exit(sys.version_info < (3, 11))'; found=; \
+	for python in $(PYTHONS); do \
+	  "$$python" -c "$$wanted" >/dev/null 2>&1 || continue; \
+	  found=$$python; \
+	  "$$python" -c 'import venv, ensurepip' >/dev/null 2>&1 || continue; \
+	  "$$python" -m venv $(VENV) && exit 0 || exit 1; \
+	done; \
+	if [ -n "$$found" ]; then \
+	  echo "$$found cannot make virtual environments: its venv or ensurepip module is missing." >&2; \
+	  echo "On Debian and Ubuntu: apt-get install python3-venv" >&2; \
+	else \
+	  echo "mmdeploy needs Python 3.11 or newer; tried: $(strip $(PYTHONS))." >&2; \
+	  echo "If you have one elsewhere: make PYTHON=/path/to/python3 ..." >&2; \
+	fi; \
+	exit 1

@@ -1,0 +1,1 @@
+"""Benchmarks of mmdeploy; ``make bench`` runs them."""

@@ -1,0 +1,218 @@
+"""What a person said, from all the places where it can be said.
+
+Precedence: option, then ``MMDEPLOY_*`` variable, then the guide's own variables (with ``--from-env`` only), then the
+spec file. Every value keeps the name of the place it came from, for error messages and ``--explain``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mmdeploy import documents
+from mmdeploy.documents import KeyPath
+from mmdeploy.errors import SpecError, UsageError
+from mmdeploy.spec import DeploymentSpec, fields_of, nearest, takes_text, validate
+
+PREFIX = "MMDEPLOY_"
+NOT_SPEC = frozenset({"MMDEPLOY_BLUEPRINTS"})
+"""Variables with our prefix that are not fields of the spec."""
+
+GUIDE_VARIABLES: Mapping[str, KeyPath] = {
+    "TOPOLOGY": ("topology",),
+    "ACCELERATOR_TYPE": ("accelerator",),
+    "MODEL_SERVER": ("server",),
+    "INFRA_PROVIDER": ("provider",),
+    "MODEL": ("model",),
+    "GUIDE_NAME": ("name",),
+    "NAMESPACE": ("namespace",),
+    "MONITORING": ("monitoring",),
+}
+"""The llm-d guide's shell variables and the fields they mean."""
+
+_FILE_FIELDS = ("processorConfig", "estimator")
+
+
+@dataclass
+class Inputs:
+    """Values by place in the spec, and where each came from."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    origins: dict[KeyPath, str] = field(default_factory=dict)
+    taken: list[str] = field(default_factory=list)
+    """Guide variables that were taken, for the person to see."""
+    unknown: list[str] = field(default_factory=list)
+    """``MMDEPLOY_*`` variables that name no field."""
+    document: documents.Document | None = None
+
+    def put(self, path: KeyPath, value: Any, origin: str) -> None:
+        """Set a value; what stood below the path before is gone."""
+        tree = self.values
+        for step in path[:-1]:
+            below = tree.get(str(step))
+            tree[str(step)] = below = dict(below) if isinstance(below, Mapping) else {}
+            tree = below
+        tree[str(path[-1])] = value
+        for known in [known for known in self.origins if known[: len(path)] == path]:
+            del self.origins[known]
+        self.origins[path] = origin
+
+    def origin_of(self, path: KeyPath) -> str:
+        """Where the value at ``path`` came from: an option, a variable, or ``file:line:column``."""
+        steps = path
+        while steps:
+            if steps in self.origins:
+                return self.origins[steps]
+            steps = steps[:-1]
+        return self.document.origin(path) if self.document else "the spec"
+
+    def spec(self) -> DeploymentSpec:
+        """The validated spec. Raises `SpecError`."""
+        return validate(self.values, self.origin_of)
+
+
+def collect(
+    *,
+    file: str | None,
+    options: Mapping[str, tuple[KeyPath, Any]],
+    settings: Iterable[str],
+    environ: Mapping[str, str],
+    from_env: bool,
+) -> Inputs:
+    """Put everything together.
+
+    ``file`` is a path or ``-``; ``options`` maps an option's name to the field it sets and its value (None: not given);
+    ``settings`` are ``--set PATH=VALUE``. Raises `SpecError` and `UsageError` with the origin of what is wrong.
+    """
+    inputs = Inputs()
+    if file is not None:
+        _read_file(inputs, file)
+    if from_env:
+        for variable, path in GUIDE_VARIABLES.items():
+            if environ.get(variable):
+                inputs.put(path, _typed(path, environ[variable], f"${variable}"), f"${variable}")
+                inputs.taken.append(f"{variable}={environ[variable]}")
+    _read_variables(inputs, environ)
+    for option, (path, value) in options.items():
+        if value is not None:
+            inputs.put(path, value, option)
+    for setting in settings:
+        _read_setting(inputs, setting)
+    _read_nested_files(inputs, Path(file).parent if file not in (None, "-") else Path())
+    return inputs
+
+
+def _read_file(inputs: Inputs, file: str) -> None:
+    if file == "-":
+        document = documents.parse(sys.stdin.read(documents.SIZE_LIMIT), "<stdin>")
+    else:
+        document = documents.read(Path(file))
+    if document.value is None:
+        raise SpecError("is empty", origin=f"{document.name}:1:1", next_step="mmdeploy schema lists every field")
+    if not isinstance(document.value, dict):
+        raise SpecError(
+            "a spec is a mapping of fields",
+            origin=f"{document.name}:1:1",
+            next_step="mmdeploy schema lists every field",
+        )
+    inputs.document = document
+    inputs.values = document.value
+
+
+def _variables() -> dict[str, KeyPath]:
+    return {
+        PREFIX + "_".join(re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", str(step)).upper() for step in path): path
+        for path in fields_of()
+    }
+
+
+def _read_variables(inputs: Inputs, environ: Mapping[str, str]) -> None:
+    said = {name: value for name, value in environ.items() if name.startswith(PREFIX) and name not in NOT_SPEC}
+    if not said:
+        return
+    known = _variables()
+    for name, value in sorted(said.items()):
+        if name in known:
+            inputs.put(known[name], _typed(known[name], value, f"${name}"), f"${name}")
+        else:
+            near = nearest(name, list(known), 1)
+            inputs.unknown.append(f"{name} names no field of the spec" + (f" (nearest: {near[0]})" if near else ""))
+
+
+def _read_setting(inputs: Inputs, setting: str) -> None:
+    text, equals, value = _split(setting)
+    if not equals or not text:
+        raise UsageError(f"{setting!r} is not PATH=VALUE", origin="--set", next_step="--set encode.replicas=4")
+    path: KeyPath = tuple(part.replace("\\.", ".") for part in re.split(r"(?<!\\)\.", text))
+    if _field_at(path) is None:
+        names = [".".join(map(str, known)) for known in fields_of()]
+        raise UsageError(
+            f"{'.'.join(map(str, path))} is no field of the spec",
+            origin=f"--set {text}",
+            nearest=nearest(text, names),
+            next_step="mmdeploy schema lists every field",
+        )
+    inputs.put(path, _typed(path, value, f"--set {text}"), f"--set {text}")
+
+
+def _split(setting: str) -> tuple[str, str, str]:
+    path, equals, value = setting.partition("=")
+    return path.strip(), equals, value
+
+
+def _field_at(path: KeyPath) -> Any:
+    """The field at ``path``, or the field with a free mapping that ``path`` reaches into."""
+    fields = fields_of()
+    for length in range(len(path), 0, -1):
+        if path[:length] in fields:
+            return fields[path[:length]] if length == len(path) or "dict" in str(fields[path[:length]]) else None
+    if any(known[: len(path)] == path for known in fields):
+        return ...
+    return None
+
+
+def _typed(path: KeyPath, text: str, origin: str) -> Any:
+    """Text from an option or variable as the field wants it: as it is, or read as YAML (numbers, lists, mappings)."""
+    field_there = fields_of().get(path)
+    reaches_into_map = field_there is None and path[:-1] in fields_of() and path[-2:-1] not in (("estimator",),)
+    if (field_there is not None and takes_text(field_there)) or (reaches_into_map and not text.startswith(("{", "["))):
+        return text
+    return documents.parse(text, origin).value
+
+
+def _read_nested_files(inputs: Inputs, base: Path) -> None:
+    """Fields that may name a file instead of holding its content; a path in a spec file starts at that file."""
+    for name in _FILE_FIELDS:
+        value = inputs.values.get(name)
+        if isinstance(value, str):
+            origin = inputs.origin_of((name,))
+            text = value.lstrip()
+            inline = text.startswith("{")
+            path = Path(value) if (name,) in inputs.origins else base / value
+            document = documents.parse(text, origin) if inline else documents.read(path)
+            content = document.value
+            if not isinstance(content, dict):
+                raise SpecError(f"{name} must be a mapping", origin=origin if inline else str(path))
+            if name == "estimator" and set(content) == {"estimate"}:
+                content = content["estimate"]
+            inputs.values = {**inputs.values, name: content}
+
+
+def json_mapping(text: str | None, option: str) -> dict[str, Any] | None:
+    """An option's JSON object. Raises `UsageError` for anything else."""
+    if text is None:
+        return None
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as problem:
+        raise UsageError(
+            f"{text!r} is not JSON: {problem.msg}", origin=f"{option}, character {problem.pos + 1}"
+        ) from None
+    if not isinstance(value, dict):
+        raise UsageError(f"{text!r} is not a JSON object", origin=option)
+    return value

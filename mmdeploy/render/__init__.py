@@ -1,0 +1,1 @@
+"""From a spec to a bundle: resolve every value, render the files, write them."""

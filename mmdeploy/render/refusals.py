@@ -1,0 +1,378 @@
+"""What cannot work, refused before anything is written: one function a rule, each naming what would work.
+
+A rule takes the resolution (what was said, and every value worked out so far) and raises, or returns.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from mmdeploy.documents import KeyPath
+from mmdeploy.errors import UnsupportedError
+from mmdeploy.render.arguments import flag_of, group
+from mmdeploy.render.expressions import quantity
+from mmdeploy.spec import ROLES, nearest
+
+if TYPE_CHECKING:
+    from mmdeploy.render.pods import RoleBuild
+    from mmdeploy.render.resolve import Resolution
+
+SET_NAME_LIMIT = 47
+"""Characters of set name plus role name; LWS's webhook refuses more (disaggregatedset-observed.md, Shape)."""
+_LABEL_KEY = re.compile(r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$")
+_LABEL_VALUE = re.compile(r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$")
+
+
+def check(resolution: Resolution) -> None:
+    """Apply every rule. Raises `UnsupportedError` for the first that is broken."""
+    for rule in RULES:
+        rule(resolution)
+
+
+def _refuse(
+    resolution: Resolution, path: KeyPath, found: str, near: list[str] | None = None, next_step: str | None = None
+) -> UnsupportedError:
+    said = _is_said(resolution.said, path)
+    return UnsupportedError(
+        found,
+        origin=resolution.origin_of(path) if said else None,
+        nearest=near or [],
+        next_step=next_step or "mmdeploy render --explain shows where each value comes from",
+    )
+
+
+def _is_said(said: Mapping[str, Any], path: KeyPath) -> bool:
+    value: Any = said
+    for step in path:
+        if not isinstance(value, Mapping) or step not in value:
+            return False
+        value = value[step]
+    return True
+
+
+def roles_exist(resolution: Resolution) -> None:
+    """Settings of a role that the topology does not have."""
+    for role in ROLES:
+        if role in resolution.said and role not in resolution.roles:
+            topology = resolution.facts["topology"]
+            with_role = [name for name, entry in resolution.catalog.topologies.items() if role in entry["roles"]]
+            raise _refuse(
+                resolution, (role,), f"topology {topology} has no {role} pods, but {role} settings are given",
+                [f"-t {name}" for name in with_role],
+                f"remove the {role} settings, or choose a topology that has the role",
+            )  # fmt: skip
+
+
+def workload_fits(resolution: Resolution) -> None:
+    """A workload form that this combination cannot take."""
+    workload = resolution.facts["workload"]
+    if workload not in resolution.workloads:
+        where = f"topology {resolution.facts['topology']} with {resolution.facts['server']}"
+        raise _refuse(
+            resolution, ("workload",), f"{where} on release {resolution.release.name} cannot be a {workload}",
+            [f"--workload {name}" for name in resolution.workloads], "mmdeploy matrix shows the forms of each row",
+        )  # fmt: skip
+
+
+def set_name_fits(resolution: Resolution) -> None:
+    """The names of a DisaggregatedSet's services would be too long."""
+    if resolution.facts["workload"] != "DisaggregatedSet":
+        return
+    prefix = resolution.spec["namePrefix"]
+    if not prefix:
+        raise _refuse(resolution, ("namePrefix",), "a DisaggregatedSet needs a name, but namePrefix is empty")
+    longest = max(resolution.roles, key=len)
+    if len(prefix) + len(longest) > SET_NAME_LIMIT:
+        raise _refuse(
+            resolution, ("namePrefix",),
+            f"the set's name {prefix!r} with role {longest!r} has {len(prefix) + len(longest)} characters; "
+            f"LeaderWorkerSet allows {SET_NAME_LIMIT}",
+            [f"--set namePrefix={prefix[: SET_NAME_LIMIT - len(longest)].rstrip('-')}"], "choose a shorter name",
+        )  # fmt: skip
+
+
+def estimator_has_a_place(resolution: Resolution) -> None:
+    """An estimator where the router counts real tokens, or nothing at all."""
+    if "estimator" not in resolution.said:
+        return
+    if resolution.facts["routing"] == "precise":
+        raise _refuse(
+            resolution, ("estimator",),
+            "precise routing tokenises each request, so an estimator cannot be used with it "
+            "(the router refuses token-producer with both)",
+            ["--routing approximate"], "leave the estimator out, or use --routing approximate",
+        )  # fmt: skip
+    if resolution.facts["server"] != "vllm":
+        raise _refuse(
+            resolution, ("estimator",),
+            f"the router of {resolution.facts['topology']} with {resolution.facts['server']} picks pods by queue and "
+            "KV cache and prices nothing: an estimator has no effect",
+            None, "leave the estimator out",
+        )  # fmt: skip
+    if "video" in resolution.said["estimator"] and not resolution.pricing.video:
+        name, router = resolution.release.name, resolution.release.routerVersion
+        raise _refuse(
+            resolution, ("estimator",), f"release {name} (router {router}) stops at start on estimate.video",
+            _releases_with(resolution, "video-estimate"), "remove the video block",
+        )  # fmt: skip
+
+
+def routing_fits(resolution: Resolution) -> None:
+    """Precise routing where no layer provides it; encoder cache affinity in an encode profile."""
+    if resolution.facts["routing"] == "precise" and resolution.facts["server"] != "vllm":
+        raise _refuse(
+            resolution, ("routing",), "precise routing needs vLLM: SGLang pods behind this router publish no KV events",
+            ["--routing approximate", "--server vllm"], "use --routing approximate",
+        )  # fmt: skip
+    if resolution.facts["encoderCacheAffinity"] and resolution.facts["encodes"]:
+        raise _refuse(
+            resolution, ("encoderCacheAffinity",),
+            "encoder cache affinity scores nothing in an encode profile: the router records the decode pod as the "
+            "holder and looks the encode pods up (llm-d-router issue 2626)",
+            ["-t aggregation", "--no-encoder-cache-affinity"], "leave it out for encode disaggregation",
+        )  # fmt: skip
+
+
+def connector_fits(resolution: Resolution) -> None:
+    """An EC connector, or a setting of one, that the release's engine does not have."""
+    connector = resolution.facts.get("ecConnector")
+    if connector is None:
+        return
+    features = resolution.release.features
+    if connector == "ECMooncakeConnector" and "ec-mooncake" not in features:
+        raise _lacks(resolution, ("ecConnector",), "ECMooncakeConnector", "vLLM 0.30", "ec-mooncake")
+    if connector == "ECMooncakeConnector" and resolution.spec["mooncake"]["crossEncoderCache"]:
+        _cross_encoder_cache(resolution)
+    if connector == "ECMooncakeConnector" and resolution.roles["encode"].values.plain("tensorParallelSize") > 1:
+        raise _refuse(
+            resolution, ("encode", "tensorParallelSize"),
+            f"ECMooncakeConnector producers run with tensor parallel size 1, not "
+            f"{resolution.roles['encode'].values.plain('tensorParallelSize')}",
+            ["encode.tensorParallelSize=1", "--ec-connector ECCPUConnector"], "set encode.tensorParallelSize=1",
+        )  # fmt: skip
+    if connector == "ECCPUConnector" and "ec-fork" in features and resolution.model.embeddingRowBytes is None:
+        raise _refuse(
+            resolution, ("model",),
+            f"release {resolution.release.name} counts the encoder cache in rows of the model's embeddings, and the "
+            f"catalog does not know their size for {resolution.model.name}",
+            _releases_with(resolution, "ec-nixl"), "use a release whose cache is sized in bytes",
+        )  # fmt: skip
+
+
+def _cross_encoder_cache(resolution: Resolution) -> None:
+    for role in ("encode",):
+        version = engine_version(resolution.roles[role])
+        if version is not None and version < (0, 31):
+            raise _refuse(
+                resolution, ("mooncake", "crossEncoderCache"),
+                f"crossEncoderCache needs vLLM 0.31; {role} pods run {resolution.roles[role].values.plain('image')}",
+                ["mooncake.crossEncoderCache=false"], "set the images to v0.31 or newer, or leave it out",
+            )  # fmt: skip
+
+
+def engine_version(build: RoleBuild) -> tuple[int, int] | None:
+    """Major and minor version in the tag of a role's image; None for a tag that is no version."""
+    match = re.search(r":v?([0-9]+)\.([0-9]+)\.", str(build.values.plain("image")))
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def handoff_fits(resolution: Resolution) -> None:
+    """Metadata-only hand-off where nothing publishes metadata."""
+    if resolution.said.get("mediaHandoff") != "metadata":
+        return
+    path: KeyPath = ("mediaHandoff",)
+    raw = ["mediaHandoff=raw"]
+    if not resolution.facts["encodes"] or resolution.facts["server"] != "vllm":
+        raise _refuse(resolution, path, "a metadata-only hand-off needs vLLM encode pods", ["-t e-pd", "-t e-p-d"])
+    if "metadata-handoff" not in resolution.release.features:
+        raise _lacks(resolution, path, "the metadata-only hand-off", "vLLM 0.28", "metadata-handoff")
+    if not resolution.model.handoffMetadata:
+        family = resolution.model.family or "its family"
+        able = [name for name, model in resolution.catalog.models.items() if model.handoffMetadata]
+        raise _refuse(
+            resolution, path,
+            f"vLLM's encoder publishes no layout metadata for {family} ({resolution.model.name}): the consumer must "
+            "receive the media themselves",
+            [*raw, *(f"-m {name}" for name in able[:2])], "use mediaHandoff=raw",
+        )  # fmt: skip
+    if resolution.facts["ecConnector"] == "ECExampleConnector":
+        raise _refuse(
+            resolution, path,
+            "with ECExampleConnector a missing embedding kills the engine when there are no media to fall back on",
+            [*raw, "--ec-connector ECCPUConnector"], "use mediaHandoff=raw",
+        )  # fmt: skip
+
+
+def _lacks(resolution: Resolution, path: KeyPath, what: str, since: str, feature: str) -> UnsupportedError:
+    return _refuse(
+        resolution, path, f"release {resolution.release.name} lacks {what}, which needs {since}",
+        _releases_with(resolution, feature), "mmdeploy matrix shows what each release supports",
+    )  # fmt: skip
+
+
+def _releases_with(resolution: Resolution, feature: str) -> list[str]:
+    names = resolution.catalog.release_names
+    return [f"--release {name}" for name in names if feature in resolution.catalog.release(name).features]
+
+
+def accelerators_fit(resolution: Resolution) -> None:
+    """Tensor parallel size against accelerators, and TPU chips against the slice."""
+    for name, build in resolution.roles.items():
+        tensor, count = build.values.plain("tensorParallelSize"), build.values.plain("accelerators")
+        entry = resolution.catalog.accelerators[build.values["accelerator"]]
+        data = _flag_value(build, "--data-parallel-size")
+        if not any(tensor * data == count * times for times in entry["tensorParallel"]):
+            fitting = [f"{name}.tensorParallelSize={count * times}" for times in entry["tensorParallel"]]
+            key = "tensorParallelSize" if _is_said(resolution.said, (name, "tensorParallelSize")) else "accelerators"
+            raise _refuse(
+                resolution, (name, key),
+                f"{name}: tensor parallel size {tensor} does not fit {count} accelerator{'s' * (count != 1)} "
+                f"({entry['title']})",
+                [*fitting, f"{name}.accelerators={tensor * data}"], "change the two together",
+            )  # fmt: skip
+        _slice_fits(resolution, name, build, entry, count)
+
+
+def _slice_fits(resolution: Resolution, name: str, build: RoleBuild, entry: Mapping[str, Any], count: int) -> None:
+    label = entry.get("sliceLabel")
+    shape = (build.values.plain("nodeSelector") or {}).get(label) if label else None
+    if shape is None:
+        return
+    sides = [int(side) for side in re.findall(r"[0-9]+", shape)]
+    if prod(sides) != count:
+        raise _refuse(
+            resolution, (name, "accelerators" if "accelerators" in resolution.said.get(name, {}) else "nodeSelector"),
+            f"{name}: {count} chips do not fill the slice {shape} ({prod(sides)} chips); GKE wants a pod to ask for "
+            "all of them",
+            [f"{name}.accelerators={prod(sides)}"], "change node selector, chips and tensor parallel size together",
+        )  # fmt: skip
+
+
+def _flag_value(build: RoleBuild, flag: str) -> int:
+    for argument in group(build.values.plain("extraArgs") or []):
+        if flag_of(argument) == flag:
+            text = argument[1] if isinstance(argument, list) else argument.partition("=")[2]
+            return int(text) if str(text).isdigit() else 1
+    return 1
+
+
+def memory_nests(resolution: Resolution) -> None:
+    """Encoder cache inside /dev/shm inside the memory limit; requests inside limits."""
+    pairs = (("ecCacheBytes", "shm"), ("shm", "memory"), ("memoryRequest", "memory"), ("cpuRequest", "cpu"))
+    words = {
+        "ecCacheBytes": "the encoder cache lives in /dev/shm",
+        "shm": "/dev/shm counts against the memory limit",
+        "memoryRequest": "a request cannot exceed its limit",
+        "cpuRequest": "a request cannot exceed its limit",
+    }
+    for name, build in resolution.roles.items():
+        for inner, outer in pairs:
+            if inner == "ecCacheBytes" and resolution.facts.get("ecConnector") != "ECCPUConnector":
+                continue
+            if inner not in build.values or outer not in build.values:
+                continue
+            small, large = build.values.plain(inner), build.values.plain(outer)
+            if small is not None and quantity(small) > quantity(large):
+                said = inner if _is_said(resolution.said, (name, inner)) else outer
+                raise _refuse(
+                    resolution, (name, said), f"{name}: {inner} {small} is more than {outer} {large}: {words[inner]}",
+                    [f"{name}.{inner}={large}", f"{name}.{outer}={small}"], "lower the one or raise the other",
+                )  # fmt: skip
+
+
+def kv_order_fits(resolution: Resolution) -> None:
+    """NixlConnector refuses prefill with a larger tensor parallel size than decode (llm-d-guides.md §19.7)."""
+    if not resolution.facts["prefills"]:
+        return
+    prefill = resolution.roles["prefill"].values.plain("tensorParallelSize")
+    decode = resolution.roles["decode"].values.plain("tensorParallelSize")
+    if prefill > decode:
+        raise _refuse(
+            resolution, ("prefill", "tensorParallelSize"),
+            f"prefill runs with tensor parallel size {prefill}, decode with {decode}: NixlConnector does not move "
+            "the KV cache to a smaller one",
+            [f"prefill.tensorParallelSize={decode}", f"decode.tensorParallelSize={prefill}"], "make them equal",
+        )  # fmt: skip
+
+
+def extra_arguments_are_free(resolution: Resolution) -> None:
+    """Engine arguments that other parts of the deployment are wired to."""
+    owned = resolution.catalog.engine_flags.get(resolution.facts["server"], {})
+    for name in resolution.roles:
+        for argument in group(resolution.said.get(name, {}).get("extraArgs") or []):
+            flag = flag_of(argument)
+            entry = owned.get(flag.split(".")[0]) if flag else None
+            if entry is None:
+                continue
+            field = entry.get("field")
+            target = field if field and entry.get("top") else f"{name}.{field}" if field else None
+            why = f"it has a field of its own, {target}" if target else entry["why"]
+            raise _refuse(
+                resolution, (name, "extraArgs"), f"{name}.extraArgs sets {flag}, which is not free: {why}",
+                [f"{target}=…"] if target else None, f"remove {flag} from extraArgs",
+            )  # fmt: skip
+
+
+def labels_are_legal(resolution: Resolution) -> None:
+    """Labels that Kubernetes refuses, or that the deployment itself needs."""
+    reserved = set(resolution.catalog.labels.values())
+    for name, build in resolution.roles.items():
+        for kind in ("labels", "annotations", "nodeSelector"):
+            for key, value in (build.values.plain(kind) or {}).items():
+                path = (name, kind, key)
+                if not _LABEL_KEY.match(key):
+                    raise _refuse(resolution, path, f"{name}.{kind}: {key!r} is not a legal key")
+                if kind != "annotations" and not _LABEL_VALUE.match(value):
+                    raise _refuse(
+                        resolution, path, f"{name}.{kind}: {value!r} is not a legal value of {key}",
+                        [re.sub(r"[^A-Za-z0-9._-]", "-", value)[:63].strip("-._")],
+                        "a value has at most 63 letters, digits, '-', '_' and '.'",
+                    )  # fmt: skip
+                if kind == "labels" and key in reserved:
+                    raise _refuse(
+                        resolution, path, f"{name}.labels sets {key}, which pools and selectors are made from", None,
+                        "remove it; the deployment sets it",
+                    )  # fmt: skip
+
+
+RULES = (
+    roles_exist,
+    workload_fits,
+    set_name_fits,
+    estimator_has_a_place,
+    routing_fits,
+    connector_fits,
+    handoff_fits,
+    accelerators_fit,
+    memory_nests,
+    kv_order_fits,
+    extra_arguments_are_free,
+    labels_are_legal,
+)
+
+
+def check_unread(resolution: Resolution) -> None:
+    """Refuse a setting that nothing in this deployment looks at. Raises `UnsupportedError`."""
+    for path, known in _settings(resolution):
+        if not known:
+            where = ".".join(map(str, path))
+            facts = resolution.facts
+            raise _refuse(
+                resolution, path,
+                f"{where} has no effect here (topology {facts['topology']}, server {facts['server']}, "
+                f"mode {facts['mode']}, workload {facts['workload']})",
+                nearest(where, [".".join(map(str, field)) for field in resolution.read_fields()]),
+                "remove it; mmdeploy render --explain lists the settings that have one",
+            )  # fmt: skip
+
+
+def _settings(resolution: Resolution) -> Iterator[tuple[KeyPath, bool]]:
+    for path in resolution.said_paths():
+        if path[0] in resolution.roles:
+            inner = ("extraLabels",) if path[1] == "labels" else path[1:]
+            yield path, resolution.roles[str(path[0])].values.was_read(inner)
+        elif path[0] not in ("schemaVersion", "mediaHandoff"):
+            yield path, resolution.spec.was_read(path)

@@ -1,0 +1,115 @@
+"""What a person should know about a deployment that is allowed: one function a remark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from mmdeploy.render.expressions import Noted, quantity
+
+if TYPE_CHECKING:
+    from mmdeploy.render.resolve import Resolution
+
+
+def warnings(resolution: Resolution) -> list[str]:
+    """Every remark that applies, one sentence each."""
+    return [text for remark in REMARKS for text in remark(resolution)]
+
+
+def how_tested(resolution: Resolution) -> Iterator[str]:
+    """How well the combination is tested."""
+    note = f" ({resolution.choice.row.note})" if resolution.choice.row.note else ""
+    if resolution.choice.status == "unverified":
+        yield f"unverified: nobody is known to have run this combination on release {resolution.release.name}{note}"
+    elif resolution.choice.status == "experimental":
+        yield (
+            f"experimental: encode disaggregation and its manifests may change{note}"
+            if resolution.facts["encodes"]
+            else f"experimental{note}"
+        )
+
+
+def inferred(resolution: Resolution) -> Iterator[str]:
+    """Parts whose form no published manifest shows."""
+    facts = resolution.facts
+    if facts["workload"] == "DisaggregatedSet":
+        version = resolution.spec["versions"]["leaderWorkerSet"]
+        yield (
+            f"inferred: no published DisaggregatedSet has an encode role; the layout follows the guide's P/D set and "
+            f"needs LeaderWorkerSet {version} or newer with enableDisaggregatedSet=true (--workload Deployment is the "
+            "form that was published)"
+        )
+    if facts.get("ecConnector") == "ECMooncakeConnector":
+        yield "unverified: the routing sidecar has no Mooncake mode and hands the encoder's answer on unchanged"
+    if facts["routing"] == "precise":
+        yield "unverified: precise routing is not part of the published multimodal guides"
+    if facts["encoderCacheAffinity"]:
+        yield "unverified: encoder cache affinity is not in the published guides; its weight is an unmerged variant's"
+    if resolution.said.get("mediaHandoff") == "metadata":
+        yield (
+            "unverified: the routing sidecar always forwards the media; a metadata-only hand-off needs a client or "
+            "proxy that rewrites requests"
+        )
+
+
+def floating(resolution: Resolution) -> Iterator[str]:
+    """Versions that are not pinned."""
+    names = [name for name in resolution.release.floating if resolution.spec.was_read(("versions", name))]
+    kept = [f"{name} {resolution.spec['versions'][name]}" for name in names
+            if resolution.spec["versions"][name] == resolution.release.versions[name]]  # fmt: skip
+    if kept:
+        yield f"floating: {', '.join(kept)} move; pin them with versions.* for a deployment that can be repeated"
+    for name, build in resolution.roles.items():
+        image = str(build.values.plain("image"))
+        if ":" not in image.rsplit("/", 1)[-1] and "@" not in image:
+            yield f"floating: {name}.image {image} has neither tag nor digest"
+
+
+def prices(resolution: Resolution) -> Iterator[str]:
+    """Estimator and measured numbers."""
+    pricing = resolution.pricing
+    if pricing.mismatch:
+        yield f"the estimator does not fit {resolution.model.name}: {pricing.mismatch}"
+    elif pricing.pairing is not None and not pricing.pairing.followable:
+        yield f"{resolution.model.name}: {pricing.pairing.reason}. {pricing.pairing.advice}"
+    if pricing.estimates and pricing.family is None:
+        yield f"unverified: nothing is known of {resolution.model.name}; its estimator is taken as given"
+    elif pricing.estimates and pricing.family is not None and pricing.family.confidence:
+        yield f"unverified: what {resolution.model.name} takes rests on {pricing.family.confidence}"
+    if pricing.borrowed:
+        yield f"borrowed: the affinity filter's numbers were measured for {pricing.borrowed}; measure your own"
+
+
+def cluster_needs(resolution: Resolution) -> Iterator[str]:
+    """Things that the bundle expects to find on the cluster."""
+    for name, build in resolution.roles.items():
+        priority = build.values["priorityClassName"]
+        if isinstance(priority, Noted):
+            yield f"{name} pods need the PriorityClass {priority.value}: {priority.note}"
+    if resolution.facts.get("ecConnector") == "ECExampleConnector":
+        claim = resolution.spec["sharedStorage"]["claimName"]
+        yield f"the encoder cache needs a ReadWriteMany PersistentVolumeClaim {claim}, and nothing ever empties it"
+
+
+def memory(resolution: Resolution) -> Iterator[str]:
+    """/dev/shm and the processor cache together against the memory limit."""
+    for name, build in resolution.roles.items():
+        if not {"shm", "memory", "processorCacheGb"} <= set(build.values):
+            continue
+        shm, limit = quantity(build.values.plain("shm")), quantity(build.values.plain("memory"))
+        cache = build.values.plain("processorCacheGb") * 2**30
+        if shm + cache > limit:
+            yield (
+                f"{name}: /dev/shm ({build.values.plain('shm')}) and the processor cache "
+                f"({build.values.plain('processorCacheGb')} GiB) can together outgrow the memory limit "
+                f"{build.values.plain('memory')}"
+            )
+
+
+def encoder_parallelism(resolution: Resolution) -> Iterator[str]:
+    """A flag that the engine would ignore."""
+    if resolution.facts.get("encoderParallelism") == "data" and not resolution.model.encoderDataParallel:
+        yield f"vLLM is not known to split media items for {resolution.model.name}; it falls back to weights"
+
+
+REMARKS = (how_tested, inferred, floating, prices, cluster_needs, memory, encoder_parallelism)

@@ -1,0 +1,1 @@
+"""The only room that formats: for people on a terminal, for logs, for machines. It takes plain data."""
