@@ -31,6 +31,8 @@ def _run() -> None:
     if sys.argv[1:] in (["--version"], ["-V"]):
         print(f"mmdeploy {__version__}")
         return
+    # pydantic would search every installed package for plugins; mmdeploy uses none.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
     from mmdeploy.cli import main as cli_main
 
     cli_main()

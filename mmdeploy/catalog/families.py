@@ -172,7 +172,7 @@ def find(families: Mapping[str, Family], name: str) -> Family:
     known = [setting for family in families.values() for setting in family.settings]
     raise UnknownModelError(
         f"the catalog knows no model family called {name!r}; it knows {', '.join(families)}",
-        nearest=_nearest(name, [*families, *known]) or tuple(families),
+        nearest=_nearest(name, [*known, *families]) or tuple(families),
         next_step="give the checkpoint's preprocessor_config.json with --processor-config",
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import traceback
 from typing import Annotated
 
 import typer
@@ -57,6 +56,8 @@ def main() -> None:
     except (KeyboardInterrupt, BrokenPipeError):
         raise
     except Exception:
+        import traceback
+
         traceback.print_exc()
         print("This is a bug in mmdeploy: please report it with the lines above.", file=sys.stderr)
         sys.exit(1)

@@ -153,7 +153,9 @@ def _children(data: bytes, start: int, end: int) -> Iterator[tuple[bytes, int, i
         stop = start + size if size else end
         if stop < content:
             raise ValueError("a box is smaller than its own header")
-        yield kind, content, min(stop, end)
+        if stop > end:
+            raise ValueError("cut off")
+        yield kind, content, stop
         start = stop
 
 

@@ -130,10 +130,7 @@ def judge(
     errors, unavoidable = _errors(estimator, family), _errors(best, family)
     worst = max(errors, key=lambda error: abs(error.error_percent))
     followable = family.kind != "tiles" and _largest(unavoidable) <= TOLERANCE_PERCENT
-    if followable:
-        fits = _largest(errors) <= tolerance_percent
-    else:
-        fits = _as_good(errors, unavoidable, tolerance_percent)
+    fits = _largest(errors) <= tolerance_percent if followable else _as_good(errors, unavoidable, tolerance_percent)
     hd = errors[COMMON_SIZES.index(HD)]
     given: KindGiven = "fixed" if estimator.image_mode == "static" else "area"
     return Pairing(

@@ -20,7 +20,6 @@ from mmdeploy.catalog.family_parameters import (
     FixedGrid,
     FrameAreaRounded,
     GridBudget,
-    ImageParameters,
     PaddedNative,
     PaddedSides,
     PanAndScan,
@@ -42,11 +41,6 @@ def image_tokens(family: Family, width: int, height: int) -> int:
     if width < 1 or height < 1:
         raise UsageError(f"a picture of {width}x{height} pixels has no content; both sides must be 1 or more")
     parameters = family.image
-    return _COUNTERS[type(parameters)](parameters, width, height)
-
-
-def parameter_tokens(parameters: ImageParameters, width: int, height: int) -> int:
-    """`image_tokens` for parameters that stand alone; sides must be 1 or more."""
     return _COUNTERS[type(parameters)](parameters, width, height)
 
 

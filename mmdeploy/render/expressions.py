@@ -88,10 +88,10 @@ def join(prefix: str, name: str) -> str:
 
 @cache
 def _environment() -> Any:
-    from jinja2 import StrictUndefined
-    from jinja2.nativetypes import NativeEnvironment
+    from jinja2 import Environment, StrictUndefined
 
-    environment = NativeEnvironment(undefined=StrictUndefined)
+    # A compiled expression keeps its own type in any environment; only texts with expressions in them become text.
+    environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True)
     environment.globals.clear()
     environment.globals.update(
         bytes=whole_bytes, least=least, without=without, env_list=env_list, numbered=numbered, join=join
@@ -104,12 +104,7 @@ def _compiled(text: str) -> Any:
     whole = _WHOLE.match(text)
     if whole:
         return _environment().compile_expression(whole["expression"].strip(), undefined_to_none=False)
-    template = _environment().overlay().from_string(text)
-
-    def as_text(context: Mapping[str, Any]) -> str:
-        return "".join(str(part) for part in template.root_render_func(template.new_context(dict(context))))
-
-    return as_text
+    return _environment().from_string(text).render
 
 
 def evaluate(text: str, context: Mapping[str, Any]) -> Any:

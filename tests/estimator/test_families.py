@@ -43,6 +43,13 @@ def test_every_family_says_where_it_comes_from(families: Mapping[str, Family]) -
     assert not families["qwen3-vl"].confidence
 
 
+def test_says_what_it_knows(families: Mapping[str, Family]) -> None:
+    assert families["qwen3-vl"].modalities == ("image", "video")
+    assert families["qwen3-omni"].modalities == ("image", "audio")
+    assert families["qwen3-vl"].parameters is families["qwen3-vl"].image
+    assert [families[slug].kind for slug in ("qwen3-vl", "gemma-4", "internvl")] == ["area", "fixed", "tiles"]
+
+
 @pytest.mark.parametrize("name", ["qwen3-vl", "Qwen3-VL", " QWEN3-VL "])
 def test_finds_by_slug_setting_and_any_case(families: Mapping[str, Family], name: str) -> None:
     assert find(families, name).slug == "qwen3-vl"
@@ -226,8 +233,16 @@ def test_recognises_a_model_by_its_file(families: Mapping[str, Family]) -> None:
     assert image_tokens(from_processor_config(pixtral | {"spatial_merge_size": 2}, families), 1280, 720) == 1222
 
 
-@pytest.mark.parametrize("config", [{}, {"image_processor_type": "NovelImageProcessor"}, {"processor_class": "X"},
-                                    {"image_processor_type": "CLIPImageProcessor"}, {"image_processor": "auto"}])  # fmt: skip
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        {"image_processor_type": "NovelImageProcessor"},
+        {"processor_class": "X"},
+        {"image_processor_type": "CLIPImageProcessor"},  # many kinds of model use it
+        {"image_processor": "auto"},
+    ],
+)
 def test_unknown_class_is_never_guessed(families: Mapping[str, Family], config: dict[str, Any]) -> None:
     with pytest.raises(UnknownModelError, match="Qwen2VLImageProcessor"):
         from_processor_config(config, families)

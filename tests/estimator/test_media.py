@@ -60,7 +60,8 @@ def test_reads(name: str) -> None:
 @pytest.mark.parametrize("name", PICTURES)
 def test_every_cut_is_told(name: str) -> None:
     picture = PICTURES[name]
-    for length in range(len(picture)):
+    unread = 2 if name.startswith("tiff") else 0  # the padding of a 16-bit value
+    for length in range(len(picture) - unread):
         with pytest.raises(UsageError, match=r"cut off|this is no"):
             read_header(picture[:length])
 

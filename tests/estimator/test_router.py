@@ -1,4 +1,4 @@
-"""The router's arithmetic: the worked numbers of router.md section 3, what was observed, and every default and clamp."""
+"""The router's arithmetic: worked numbers (router.md section 3), observed ones, every default and clamp."""
 
 from __future__ import annotations
 

@@ -63,14 +63,14 @@ def qwen(patch: int, least: int, most: int) -> Oracle:
     processor = module("qwen2_vl", "image_processing_pil_qwen2_vl").Qwen2VLImageProcessorPil(
         size={"shortest_edge": least, "longest_edge": most}, patch_size=patch, merge_size=2
     )
-    return lambda width, height: processor.get_number_of_image_patches(height, width, {}) // 4
+    return lambda width, height: int(processor.get_number_of_image_patches(height, width, {})) // 4
 
 
 def glm(family: str, name: str) -> Oracle:
     processor = getattr(module(family, f"image_processing_pil_{family}"), name)(
         size={"shortest_edge": 12544, "longest_edge": 9633792}
     )
-    return lambda width, height: processor.get_number_of_image_patches(height, width, {}) // 4
+    return lambda width, height: int(processor.get_number_of_image_patches(height, width, {})) // 4
 
 
 def gemma4(budget: int) -> Oracle:
@@ -78,7 +78,7 @@ def gemma4(budget: int) -> Oracle:
 
     def count(width: int, height: int) -> int:
         rows, columns = resized(height, width, patch_size=16, max_patches=budget * 9, pooling_kernel_size=3)
-        return (rows // 48) * (columns // 48) + 2
+        return int((rows // 48) * (columns // 48) + 2)
 
     return count
 
@@ -98,7 +98,7 @@ def pixtral(edge: int, cell: int) -> Oracle:
 
     def count(width: int, height: int) -> int:
         rows, columns = (side // cell for side in resized(no_pixels(width, height), (edge, edge), (cell, cell)))
-        return max(1, rows) * (max(1, columns) + 1)  # the processor fails on a side of nothing, we count one cell
+        return int(max(1, rows) * (max(1, columns) + 1))  # the processor fails on a side of nothing, we count one cell
 
     return count
 
@@ -107,7 +107,7 @@ def internvl() -> Oracle:
     processor = module("got_ocr2", "image_processing_pil_got_ocr2").GotOcr2ImageProcessorPil(
         size={"height": 448, "width": 448}, crop_to_patches=True, min_patches=1, max_patches=12
     )
-    return lambda width, height: processor.get_number_of_image_patches(height, width, {}) * 256 + 2
+    return lambda width, height: int(processor.get_number_of_image_patches(height, width, {})) * 256 + 2
 
 
 def llava(family: str, name: str, side: int, **attributes: Any) -> Oracle:
@@ -116,7 +116,7 @@ def llava(family: str, name: str, side: int, **attributes: Any) -> Oracle:
     )()
     processor = object.__new__(getattr(module(family, f"processing_{family}"), name))
     processor.__dict__.update(attributes, image_processor=image_processor)
-    return lambda width, height: processor._get_number_of_features(height, width, side, side)
+    return lambda width, height: int(processor._get_number_of_features(height, width, side, side))
 
 
 def minicpm() -> Oracle:
@@ -131,7 +131,7 @@ def minicpm() -> Oracle:
             rows, columns = processor.get_refine_size(size, grid, **fit, allow_upscale=True)
             each = (rows // grid[0] // 14) * (columns // grid[1] // 14) // 16 + 2
             tokens += grid[0] * grid[1] * each
-        return tokens
+        return int(tokens)
 
     return count
 
@@ -153,7 +153,7 @@ def llama4() -> Oracle:
 
 def kimi() -> Oracle:
     processor = module("kimi_k25", "image_processing_kimi_k25").Kimi_K25ImageProcessor()
-    return lambda width, height: processor.get_number_of_image_patches(height, width, {}) // 4
+    return lambda width, height: int(processor.get_number_of_image_patches(height, width, {})) // 4
 
 
 def molmo2() -> Oracle:
@@ -161,7 +161,7 @@ def molmo2() -> Oracle:
 
     def count(width: int, height: int) -> int:
         *_, rows, columns = geometry(height, width, 8, [4, 4], 378, 14)
-        return 14 * 14 + math.ceil(rows // 14 / 2) * math.ceil(columns // 14 / 2)
+        return 14 * 14 + math.ceil(int(rows) // 14 / 2) * math.ceil(int(columns) // 14 / 2)
 
     return count
 
