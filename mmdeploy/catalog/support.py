@@ -51,7 +51,7 @@ def _fitting(catalog: Catalog, said: Mapping[str, str], model: Model | None) -> 
         for row in catalog.rows:
             if not _row_fits(row, said) or (model is not None and shipped != (model.name in row.models)):
                 continue
-            if model is not None and not shipped and not _serves(model, row):
+            if model is not None and not shipped and not _serves(catalog, model, row):
                 continue
             release = said.get("release") or next(name for name in catalog.release_names if name in row.status)
             values = {
@@ -75,13 +75,13 @@ def _row_fits(row: Row, said: Mapping[str, str]) -> bool:
     )
 
 
-def _serves(model: Model, row: Row) -> bool:
+def _serves(catalog: Catalog, model: Model, row: Row) -> bool:
     """Whether the catalog says that this row's engine and accelerators can serve a model that the row does not ship."""
     if not model.listed:
         return row.roleAccelerators is None
     accelerators = (model.servers or {}).get(row.server, ())
     wanted = set((row.roleAccelerators or {"": row.accelerator}).values())
-    encodes = row.topology != "aggregation"
+    encodes = "encode" in catalog.topologies[row.topology]["roles"]
     return wanted <= set(accelerators) and (not encodes or row.server in model.encodeServers)
 
 
@@ -116,26 +116,24 @@ def _unlisted(catalog: Catalog, name: str, described: bool) -> Model:
 
 def _unsupported(catalog: Catalog, said: Mapping[str, str], model: Model | None) -> UnsupportedError:
     asked = ", ".join(f"{axis} {said[axis]}" for axis in AXES if axis in said)
-    near = nearest_combinations(catalog, said)
     why = ""
-    if (
-        model is not None
-        and model.listed
-        and not any(
-            _serves(model, row) or model.name in row.models
-            for row in (
-                row
-                for row in catalog.rows
-                if said.get("topology") in (None, row.topology) and said.get("server") in (None, row.server)
-            )
-        )
-    ):
+    if model is not None and model.listed and not _served_anywhere(catalog, said, model):
         why = f": {model.name} ({model.architecture}) is not served that way"
     return UnsupportedError(
         f"no supported combination has {asked}{why}",
-        nearest=[spell(combination) for combination in near],
+        nearest=[spell(combination) for combination in nearest_combinations(catalog, said)],
         next_step="mmdeploy matrix lists every supported combination",
     )
+
+
+def _served_anywhere(catalog: Catalog, said: Mapping[str, str], model: Model) -> bool:
+    """Whether any row with the topology and server that were said can serve the model."""
+    rows = (
+        row
+        for row in catalog.rows
+        if said.get("topology") in (None, row.topology) and said.get("server") in (None, row.server)
+    )
+    return any(model.name in row.models or _serves(catalog, model, row) for row in rows)
 
 
 def spell(combination: Mapping[str, str]) -> str:

@@ -15,13 +15,9 @@ from typing import Any, Final
 
 from mmdeploy.documents import Document, KeyPath
 from mmdeploy.errors import BlueprintError, MmdeployError
+from mmdeploy.quantities import quantity
 
 _WHOLE = re.compile(r"^\{\{(?P<expression>(?:(?!\}\}).)*)\}\}$", re.DOTALL)
-_UNITS: Final = {
-    **{unit: 1000**power for power, unit in enumerate(("", "k", "M", "G", "T", "P"))},
-    **{unit: 1024**power for power, unit in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi"), start=1)},
-    "m": 0.001,
-}
 
 
 class _Nothing:
@@ -39,18 +35,6 @@ class Noted:
 
     value: Any
     note: str
-
-
-def quantity(text: str | int | float) -> float:
-    """A Kubernetes quantity as a number, in its base unit (bytes, cores): ``"40Gi"`` is 42949672960.
-
-    Raises ValueError for text that is not a quantity.
-    """
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([a-zA-Z]*)", str(text))
-    if match is None or match[2] not in _UNITS:
-        raise ValueError(f"{text!r} is not a quantity")
-    number = float(match[1]) if "." in match[1] else int(match[1])
-    return float(number * _UNITS[match[2]]) if match[2] == "m" else number * int(_UNITS[match[2]])
 
 
 def whole_bytes(text: str | int | None) -> int | None:

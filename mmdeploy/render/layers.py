@@ -73,6 +73,7 @@ class Stack:
         self._document = catalog.document("stack.yaml")
         self._layers: dict[str, Layer] = {}
         self._workloads: dict[str, Document] = {}
+        self._check_every_file_is_named()
 
     @cached_property
     def modelserver(self) -> list[Entry]:
@@ -100,6 +101,16 @@ class Stack:
                 )
             entries.append(Entry(item["layer"], when))
         return entries
+
+    def _check_every_file_is_named(self) -> None:
+        named = {entry.layer for entry in (*self.modelserver, *self.router)}
+        for name in self.files():
+            if name not in named:
+                raise BlueprintError(
+                    "no entry of stack.yaml names this layer",
+                    origin=f"blueprints/layers/{name}.yaml:1",
+                    next_step="add {layer: " + name + ", when: {...}} to stack.yaml, or remove the file",
+                )
 
     def files(self) -> list[str]:
         """Names of all layer files."""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from mmdeploy.documents import KeyPath
 from mmdeploy.errors import UnsupportedError
+from mmdeploy.quantities import quantity
 from mmdeploy.render.arguments import flag_of, group
-from mmdeploy.render.expressions import quantity
 from mmdeploy.spec import ROLES, nearest
 
 if TYPE_CHECKING:

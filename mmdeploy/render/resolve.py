@@ -87,9 +87,6 @@ class Resolution:
         for key, value, place in decided:
             raw[key] = value
             provenance.set((key,), place)
-        if self.choice.values["topology"] != "aggregation" and self.choice.values["server"] == "vllm":
-            raw["ecConnector"] = "ECCPUConnector"
-            provenance.set(("ecConnector",), "blueprints/catalog/topologies.yaml")
         for path, value in _leaves({k: v for k, v in self.said.items() if k not in ROLES}, SPEC_FIELDS):
             _put(raw, path, value)
             provenance.set(path, self.origin_of(path))
@@ -116,16 +113,16 @@ class Resolution:
 
     def _facts(self) -> dict[str, Any]:
         axes = dict(self.choice.values)
-        encodes = axes["topology"] != "aggregation"
         plain_facts = ("workload", "mode", "routing", "monitoring", "tracing", "encoderCacheAffinity")
+        roles = self.topology["roles"]
         facts = {**axes, **{fact: self.spec[fact] for fact in plain_facts}}
         if axes["server"] == "vllm":
             facts["encoderParallelism"] = self.spec["encoderParallelism"]
-        if encodes and axes["server"] == "vllm":
+        if "ecConnector" in (self.choice.row.defaults or {}):
             facts["ecConnector"] = self.spec["ecConnector"]
         if facts["mode"] == "gateway":
             facts["gatewayClass"] = self.spec["gateway"]["gatewayClass"]
-        facts["encodes"], facts["prefills"] = encodes, axes["topology"] == "e-p-d"
+        facts["encodes"], facts["prefills"] = ("encode" in roles), ("prefill" in roles)
         facts["forked"] = "ec-fork" in self.release.features
         return facts
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from mmdeploy.render.expressions import Noted, quantity
+from mmdeploy.quantities import quantity
+from mmdeploy.render.expressions import Noted
 
 if TYPE_CHECKING:
     from mmdeploy.render.resolve import Resolution
