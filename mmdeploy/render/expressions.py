@@ -47,9 +47,21 @@ def least(*quantities: str) -> str:
     return min(quantities, key=quantity)
 
 
-def without(mapping: Mapping[str, Any], *keys: str) -> dict[str, Any]:
-    """The mapping without some keys."""
-    return {key: value for key, value in mapping.items() if key not in keys}
+def newer(image: str, version: str) -> bool:
+    """Whether the image's tag is ``version`` or newer (major and minor number); a tag that is no version is not."""
+    found, wanted = image_version(image), image_version(f":{version}.0")
+    return found is not None and wanted is not None and found >= wanted
+
+
+def image_version(image: str) -> tuple[int, int] | None:
+    """Major and minor version in an image's tag; None for a tag that is no version."""
+    match = re.search(r":v?([0-9]+)\.([0-9]+)\.", image)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def selector(labels: Mapping[str, str]) -> str:
+    """Labels as a selector in one line: ``a=b,c=d``."""
+    return ",".join(f"{key}={value}" for key, value in labels.items())
 
 
 def env_list(variables: Mapping[str, Any] | None) -> list[dict[str, Any]]:
@@ -78,7 +90,7 @@ def _environment() -> Any:
     environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True)
     environment.globals.clear()
     environment.globals.update(
-        bytes=whole_bytes, least=least, without=without, env_list=env_list, numbered=numbered, join=join
+        bytes=whole_bytes, least=least, newer=newer, selector=selector, env_list=env_list, numbered=numbered, join=join
     )
     return environment
 

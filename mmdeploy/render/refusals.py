@@ -14,6 +14,7 @@ from mmdeploy.documents import KeyPath
 from mmdeploy.errors import UnsupportedError
 from mmdeploy.quantities import quantity
 from mmdeploy.render.arguments import flag_of, group
+from mmdeploy.render.expressions import image_version
 from mmdeploy.spec import ROLES, nearest
 
 if TYPE_CHECKING:
@@ -163,20 +164,47 @@ def connector_fits(resolution: Resolution) -> None:
 
 
 def _cross_encoder_cache(resolution: Resolution) -> None:
-    for role in ("encode",):
-        version = engine_version(resolution.roles[role])
-        if version is not None and version < (0, 31):
+    image = str(resolution.roles["encode"].values.plain("image"))
+    version = image_version(image)
+    if version is not None and version < (0, 31):
+        raise _refuse(
+            resolution, ("mooncake", "crossEncoderCache"),
+            f"crossEncoderCache needs vLLM 0.31; encode pods run {image}",
+            ["mooncake.crossEncoderCache=false"], "set the images to v0.31 or newer, or leave it out",
+        )  # fmt: skip
+
+
+def engines_match(resolution: Resolution) -> None:
+    """Engines that hand embeddings or KV cache to each other must be of one release (model-servers.md §0.8, §1.3)."""
+    if not resolution.facts["encodes"] or resolution.facts["server"] != "vllm":
+        return
+    images = {name: str(build.values.plain("image")) for name, build in resolution.roles.items()}
+    versions = {name: image_version(image) for name, image in images.items()}
+    first, *others = resolution.roles
+    for name in others:
+        if versions[name] != versions[first] and None not in (versions[name], versions[first]):
+            odd = next((role for role in (first, name) if _is_said(resolution.said, (role, "image"))), name)
             raise _refuse(
-                resolution, ("mooncake", "crossEncoderCache"),
-                f"crossEncoderCache needs vLLM 0.31; {role} pods run {resolution.roles[role].values.plain('image')}",
-                ["mooncake.crossEncoderCache=false"], "set the images to v0.31 or newer, or leave it out",
+                resolution, (odd, "image"),
+                f"{first} runs {images[first]}, {name} runs {images[name]}: engines of different releases refuse each "
+                "other's transfers, and the consumer encodes by itself",
+                [f"{role}.image={images[first]}" for role in others if role == name], "use one release for all roles",
             )  # fmt: skip
 
 
-def engine_version(build: RoleBuild) -> tuple[int, int] | None:
-    """Major and minor version in the tag of a role's image; None for a tag that is no version."""
-    match = re.search(r":v?([0-9]+)\.([0-9]+)\.", str(build.values.plain("image")))
-    return (int(match[1]), int(match[2])) if match else None
+def fork_is_kept(resolution: Resolution) -> None:
+    """Another image where the release's EC configuration is written for its fork."""
+    if not resolution.facts["forked"] or resolution.facts.get("ecConnector") != "ECCPUConnector":
+        return
+    for name, build in resolution.roles.items():
+        own = resolution.release.images["vllm-encode"][build.values["accelerator"]]
+        image = str(build.values.plain("image"))
+        if image.rsplit("/", 1)[-1] != own.rsplit("/", 1)[-1]:
+            raise _refuse(
+                resolution, (name, "image"),
+                f"release {resolution.release.name} configures its fork {own}; {image} reads other keys",
+                _releases_with(resolution, "ec-nixl"), "keep the release's image (a mirror of it will do)",
+            )  # fmt: skip
 
 
 def handoff_fits(resolution: Resolution) -> None:
@@ -345,6 +373,8 @@ RULES = (
     estimator_has_a_place,
     routing_fits,
     connector_fits,
+    engines_match,
+    fork_is_kept,
     handoff_fits,
     accelerators_fit,
     memory_nests,
@@ -374,5 +404,5 @@ def _settings(resolution: Resolution) -> Iterator[tuple[KeyPath, bool]]:
         if path[0] in resolution.roles:
             inner = ("extraLabels",) if path[1] == "labels" else path[1:]
             yield path, resolution.roles[str(path[0])].values.was_read(inner)
-        elif path[0] not in ("schemaVersion", "mediaHandoff"):
+        elif path[0] != "schemaVersion":
             yield path, resolution.spec.was_read(path)

@@ -119,7 +119,7 @@ class Resolution:
         if axes["server"] == "vllm":
             facts["encoderParallelism"] = self.spec["encoderParallelism"]
         if "ecConnector" in (self.choice.row.defaults or {}):
-            facts["ecConnector"] = self.spec["ecConnector"]
+            facts["ecConnector"], facts["mediaHandoff"] = self.spec["ecConnector"], self.spec["mediaHandoff"]
         if facts["mode"] == "gateway":
             facts["gatewayClass"] = self.spec["gateway"]["gatewayClass"]
         facts["encodes"], facts["prefills"] = ("encode" in roles), ("prefill" in roles)
@@ -161,7 +161,8 @@ class Resolution:
         refusals.check(self)
         for build in self.roles.values():
             build.build()
-        self.context["commonLabels"] = _common([build.values["labels"] for build in self.roles.values()])
+        shared = _common([build.values["labels"] for build in self.roles.values()])
+        self.context["commonLabels"] = {k: v for k, v in shared.items() if k != self.catalog.labels["role"]}
         router, gateway_objects = resolve_router(self.stack, self.facts, self.context, self.routing_provenance)
         objects = [*self._objects(), *gateway_objects]
         roles = tuple(self._resolved(build) for build in self.roles.values())

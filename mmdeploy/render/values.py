@@ -78,7 +78,8 @@ class Values(Mapping[str, Any]):
         if isinstance(exact, str):
             return raw
         if exact is None and isinstance(raw, Mapping) and "$note" not in raw:
-            return {key: self._evaluate(value, (*path, key)) for key, value in raw.items()}
+            items = ((key, self._evaluate(value, (*path, key))) for key, value in raw.items())
+            return {key: value for key, value in items if value is not NOTHING}
         place = exact or self._place(path)
         return raw if isinstance(place, str) else evaluate_tree(raw, self._context, place)
 

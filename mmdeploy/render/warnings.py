@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from mmdeploy.quantities import quantity
-from mmdeploy.render.expressions import Noted
 
 if TYPE_CHECKING:
     from mmdeploy.render.resolve import Resolution
@@ -46,7 +45,7 @@ def inferred(resolution: Resolution) -> Iterator[str]:
         yield "unverified: precise routing is not part of the published multimodal guides"
     if facts["encoderCacheAffinity"]:
         yield "unverified: encoder cache affinity is not in the published guides; its weight is an unmerged variant's"
-    if resolution.said.get("mediaHandoff") == "metadata":
+    if facts.get("mediaHandoff") == "metadata":
         yield (
             "unverified: the routing sidecar always forwards the media; a metadata-only hand-off needs a client or "
             "proxy that rewrites requests"
@@ -85,8 +84,8 @@ def cluster_needs(resolution: Resolution) -> Iterator[str]:
     """Things that the bundle expects to find on the cluster."""
     for name, build in resolution.roles.items():
         priority = build.values["priorityClassName"]
-        if isinstance(priority, Noted):
-            yield f"{name} pods need the PriorityClass {priority.value}: {priority.note}"
+        if priority:
+            yield f"{name} pods need the PriorityClass {priority}, which nothing here creates"
     if resolution.facts.get("ecConnector") == "ECExampleConnector":
         claim = resolution.spec["sharedStorage"]["claimName"]
         yield f"the encoder cache needs a ReadWriteMany PersistentVolumeClaim {claim}, and nothing ever empties it"

@@ -17,8 +17,8 @@ from mmdeploy.documents import KeyPath
 _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _MARK = "mmdeploy-note-"
 _MARK_LINE = re.compile(rf"^(?P<indent> *){_MARK}(?P<number>[0-9]+): ''$", re.MULTILINE)
-# YAML 1.1 readers (Kubernetes' among them) take these words for booleans; PyYAML leaves the one-letter ones bare.
-_BOOLEAN_LETTERS = frozenset("yYnN")
+# Kubernetes' YAML reader takes these for booleans and numbers where PyYAML leaves them bare: ``y``, ``1e3``, ``0o17``.
+_MISREAD = re.compile(r"[yYnN]|[-+]?\.?[0-9][0-9a-fA-FxXoO_.+-]*")
 
 
 class _BlockDumper(_Dumper):  # type: ignore[misc]  # the base class depends on whether libyaml is there
@@ -29,7 +29,7 @@ class _BlockDumper(_Dumper):  # type: ignore[misc]  # the base class depends on 
 
 
 def _text(dumper: Any, text: str) -> Any:
-    style = "|" if "\n" in text else "'" if text in _BOOLEAN_LETTERS else None
+    style = "|" if "\n" in text else "'" if _MISREAD.fullmatch(text) else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
