@@ -7,7 +7,8 @@ libyaml.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -98,8 +99,21 @@ def parse(text: str, name: str, error: type[UsageError] = SpecError) -> Document
     Raises ``error`` (with ``name:line:column``) for text that is not YAML, holds a key twice, holds several
     documents, or nests too deeply.
     """
+    return Document(_loaded(text, name, error, yaml.load), text, name)
+
+
+def parse_all(text: str, name: str, error: type[UsageError] = SpecError) -> list[Any]:
+    """The values of a stream of YAML documents, as ``helm template`` prints them; empty ones are left out.
+
+    Raises ``error`` as `parse` does.
+    """
+    values = _loaded(text, name, error, lambda stream, Loader: list(yaml.load_all(stream, Loader)))  # noqa: N803
+    return [value for value in values if value is not None]
+
+
+def _loaded(text: str, name: str, error: type[UsageError], load: Callable[..., Any]) -> Any:
     try:
-        value = yaml.load(text, Loader=_UniqueKeyLoader)
+        return load(text, Loader=_UniqueKeyLoader)
     except yaml.MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
         at = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
@@ -111,7 +125,6 @@ def parse(text: str, name: str, error: type[UsageError] = SpecError) -> Document
     except (RecursionError, ValueError) as problem:
         what = "nested too deeply" if isinstance(problem, RecursionError) else str(problem)
         raise error(f"the document cannot be read: {what}", origin=f"{name}:1:1") from None
-    return Document(value, text, name)
 
 
 def read(path: Path, error: type[UsageError] = SpecError, name: str | None = None) -> Document:
@@ -120,19 +133,33 @@ def read(path: Path, error: type[UsageError] = SpecError, name: str | None = Non
     Raises ``error`` for a file that is missing, unreadable, larger than `SIZE_LIMIT`, not UTF-8 or not YAML.
     """
     name = name or str(path)
+    return parse(read_text(path, error, name), name, error)
+
+
+def read_text(path: Path, error: type[UsageError] = SpecError, name: str | None = None) -> str:
+    """The text of the file at ``path``. Raises ``error`` as `read` does, except for what the text says."""
+    name = name or str(path)
     try:
         data = path.read_bytes()
     except OSError as problem:
         raise error(f"cannot be read: {problem.strerror}", origin=name) from None
+    return _decoded(data, name, error)
+
+
+def read_stdin(error: type[UsageError] = SpecError) -> str:
+    """The text of stdin, called ``<stdin>``. Raises ``error`` as `read_text` does."""
+    return _decoded(sys.stdin.buffer.read(SIZE_LIMIT + 1), "<stdin>", error)
+
+
+def _decoded(data: bytes, name: str, error: type[UsageError]) -> str:
     if len(data) > SIZE_LIMIT:
         raise error(f"is {len(data) / (1 << 20):.1f} MiB; a file of this kind is at most 1 MiB", origin=f"{name}:1:1")
     try:
-        text = data.decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
         line = data.count(b"\n", 0, problem.start) + 1
         column = problem.start - data.rfind(b"\n", 0, problem.start)
         raise error("is not UTF-8 text", origin=f"{name}:{line}:{column}") from None
-    return parse(text, name, error)
 
 
 def _say(problem: str) -> str:

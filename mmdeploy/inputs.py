@@ -17,7 +17,8 @@ from typing import Any
 from mmdeploy import documents
 from mmdeploy.documents import KeyPath
 from mmdeploy.errors import SpecError, UsageError
-from mmdeploy.spec import DeploymentSpec, fields_of, nearest, takes_text, validate
+from mmdeploy.spec import FILE_FIELDS, ROLES, DeploymentSpec, fields_of, in_words, takes_text, validate
+from mmdeploy.words import nearest
 
 PREFIX = "MMDEPLOY_"
 NOT_SPEC = frozenset({"MMDEPLOY_BLUEPRINTS"})
@@ -34,8 +35,6 @@ GUIDE_VARIABLES: Mapping[str, KeyPath] = {
     "MONITORING": ("monitoring",),
 }
 """The llm-d guide's shell variables and the fields they mean."""
-
-_FILE_FIELDS = ("processorConfig", "estimator")
 
 
 @dataclass
@@ -124,18 +123,59 @@ def _read_file(inputs: Inputs, file: str) -> None:
     inputs.values = document.value
 
 
-def _variables() -> dict[str, KeyPath]:
+def variables() -> dict[str, KeyPath]:
+    """``MMDEPLOY_*`` variable → the field that it sets."""
     return {
-        PREFIX + "_".join(re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", str(step)).upper() for step in path): path
+        PREFIX
+        + "_".join(
+            re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", str(step)).upper() for step in path
+        ): path
         for path in fields_of()
     }
+
+
+def reference(options: Mapping[str, KeyPath]) -> list[dict[str, Any]]:
+    """Every field of the spec by section of the file, with the variable and the option that set it as well.
+
+    ``options`` maps an option to its field. The roles have the same fields and share a section.
+    """
+    variable_of = {path: name for name, path in variables().items()}
+    option_of = {path: option for option, path in options.items()}
+    sections: dict[str, dict[str, Any]] = {}
+    for path, known in fields_of().items():
+        top = str(path[0])
+        if top in ROLES[1:]:
+            continue
+        title = "top level" if len(path) == 1 else ", ".join(ROLES) if top == ROLES[0] else top
+        name, variable = ".".join(map(str, path)), variable_of[path]
+        if top == ROLES[0]:
+            name, variable = name.replace(top, "ROLE", 1), variable.replace(top.upper(), "ROLE", 1)
+        section = sections.setdefault(title, {"title": title, "means": _meaning(title, top), "rows": []})
+        section["rows"].append(
+            {
+                "field": f"`{name}`",
+                "takes": in_words(str(path[-1]), known),
+                "variable": f"`{variable}`",
+                "option": f"`{option_of[path]}`" if path in option_of else None,
+                "means": known.description,
+            }
+        )
+    return list(sections.values())
+
+
+def _meaning(title: str, top: str) -> str:
+    if title == "top level":
+        return "The deployment as a whole."
+    if top in ROLES:
+        return f"One mapping a role: for `ROLE` write {', '.join(f'`{role}`' for role in ROLES)}."
+    return str(DeploymentSpec.model_fields[top].description)
 
 
 def _read_variables(inputs: Inputs, environ: Mapping[str, str]) -> None:
     said = {name: value for name, value in environ.items() if name.startswith(PREFIX) and name not in NOT_SPEC}
     if not said:
         return
-    known = _variables()
+    known = variables()
     for name, value in sorted(said.items()):
         if name in known:
             inputs.put(known[name], _typed(known[name], value, f"${name}"), f"${name}")
@@ -178,21 +218,22 @@ def _field_at(path: KeyPath) -> Any:
 
 def _typed(path: KeyPath, text: str, origin: str) -> Any:
     """Text from an option or variable as the field wants it: as it is, or read as YAML (numbers, lists, mappings)."""
-    field_there = fields_of().get(path)
-    reaches_into_map = field_there is None and path[:-1] in fields_of() and path[-2:-1] not in (("estimator",),)
-    if (field_there is not None and takes_text(field_there)) or (reaches_into_map and not text.startswith(("{", "["))):
+    fields = fields_of()
+    there, around = fields.get(path), fields.get(path[:-1])
+    text_map = around is not None and "dict[str, str" in str(around.annotation) and not text.startswith("{")
+    if text_map or (there is not None and takes_text(there)):
         return text
     return documents.parse(text, origin).value
 
 
 def _read_nested_files(inputs: Inputs, base: Path) -> None:
     """Fields that may name a file instead of holding its content; a path in a spec file starts at that file."""
-    for name in _FILE_FIELDS:
+    for name in FILE_FIELDS:
         value = inputs.values.get(name)
         if isinstance(value, str):
             origin = inputs.origin_of((name,))
             text = value.lstrip()
-            inline = text.startswith("{")
+            inline = text.startswith("{") or re.match(r"[A-Za-z]+:(\s|$)", text) is not None
             path = Path(value) if (name,) in inputs.origins else base / value
             document = documents.parse(text, origin) if inline else documents.read(path)
             content = document.value

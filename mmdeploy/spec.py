@@ -8,20 +8,24 @@ resolved spec (the ``mmdeploy.yaml`` of a bundle) has every field filled.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
 
 from mmdeploy.documents import KeyPath
 from mmdeploy.errors import SpecError
+from mmdeploy.words import nearest
 
 ROLES = ("encode", "prefill", "decode")
 """Roles in the order in which media passes through them; also the values of the label ``llm-d.ai/role``."""
 
 SCHEMA_VERSION = 1
+
+FILE_FIELDS = ("processorConfig", "estimator")
+"""Fields that may name a file in a spec, instead of holding what is in it."""
 
 
 def _text(value: Any) -> Any:
@@ -240,6 +244,40 @@ def takes_text(field: Any) -> bool:
     return str in kinds and not kinds & {int, float, bool, list, dict}
 
 
+_KINDS: Mapping[type, str] = {
+    bool: "`true` or `false`",
+    int: "whole number",
+    float: "number",
+    str: "text",
+    list: "list",
+    dict: "mapping",
+}
+
+
+def in_words(name: str, field: Any) -> str:
+    """What the field ``name`` takes, for a person: its choices, or the kind of value and its bounds."""
+    annotation = field.annotation
+    inner = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+    kinds: list[str] = []
+    for part in inner:
+        if get_origin(part) is Literal:
+            kinds += [f"`{choice}`" for choice in get_args(part)]
+        elif part is not NoneType:
+            bare = get_args(part)[0] if get_origin(part) is Annotated else part
+            kind = get_origin(bare) or bare
+            kinds.append(_PATTERN_NAMES.get(name, "text") if kind is str else _KINDS[kind])
+    if kinds == ["whole number", "number"]:
+        kinds = ["number"]
+    signs = {"ge": "at least", "gt": "more than", "le": "at most"}
+    bounds = [
+        f"{word} {getattr(limit, sign)}"
+        for limit in field.metadata
+        for sign, word in signs.items()
+        if hasattr(limit, sign)
+    ]
+    return ", ".join([*kinds, *bounds])
+
+
 def _annotations(annotation: Any) -> Iterator[Any]:
     yield getattr(annotation, "__origin__", None) or annotation
     for inner in getattr(annotation, "__args__", ()):
@@ -301,6 +339,8 @@ def _explain(path: KeyPath, detail: Any) -> tuple[str, Sequence[str]]:
         return f"{where} is {value!r}, which is not a valid {_PATTERN_NAMES.get(where.split('.')[-1], 'value')}", ()
     if kind in ("model_type", "model_attributes_type", "dict_type"):
         return f"{where} must be a mapping, not {_kind_of(value)}", ()
+    if kind in _IN_WORDS:
+        return f"{where} is {value!r}; it must be {_IN_WORDS[kind].format(**detail.get('ctx', {}))}", ()
     message = detail["msg"].removeprefix("Value error, ")
     message = message[0].lower() + message[1:]
     return f"{where} is {value!r}: {message}", ()
@@ -308,7 +348,16 @@ def _explain(path: KeyPath, detail: Any) -> tuple[str, Sequence[str]]:
 
 _PATTERN_NAMES = {
     **dict.fromkeys(
-        ("cpu", "cpuRequest", "memory", "memoryRequest", "shm", "ecCacheBytes", "storeMaxPendingBytes"),
+        (
+            "cpu",
+            "cpuRequest",
+            "memory",
+            "memoryRequest",
+            "shm",
+            "ecCacheBytes",
+            "storeMaxPendingBytes",
+            "storeReadBufferBytes",
+        ),
         "Kubernetes quantity (8, 500m, 128Gi)",
     ),
     **dict.fromkeys(
@@ -319,19 +368,38 @@ _PATTERN_NAMES = {
 }
 
 
+_IN_WORDS = {
+    **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "a whole number"),
+    **dict.fromkeys(("float_parsing", "float_type"), "a number"),
+    **dict.fromkeys(("bool_parsing", "bool_type"), "true or false"),
+    "list_type": "a list",
+    "string_type": "text",
+    "string_too_short": "at least {min_length} character long",
+    "string_too_long": "at most {max_length} characters long",
+    "greater_than_equal": "{ge} or more",
+    "greater_than": "more than {gt}",
+    "less_than_equal": "{le} or less",
+}
+"""pydantic's error types in a person's words; the braces take the limits from the error's context."""
+
+
 def _kind_of(value: Any) -> str:
     names = {list: "a list", str: f"the text {value!r}", type(None): "nothing", bool: f"{value!r}"}
     return names.get(type(value), f"{value!r}")
 
 
-def nearest(word: str, choices: Sequence[str], count: int = 3) -> list[str]:
-    """The choices most like ``word``, best first; compares without regard to case or punctuation."""
-    plain = {re.sub(r"[^a-z0-9]", "", c.lower()): c for c in reversed(choices)}
-    found = difflib.get_close_matches(re.sub(r"[^a-z0-9]", "", word.lower()), list(plain), n=count, cutoff=0.5)
-    return [plain[f] for f in found]
-
-
 def json_schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of a spec file."""
-    schema = DeploymentSpec.model_json_schema()
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "mmdeploy deployment spec"}
+    schema: dict[str, Any] = _untitled(DeploymentSpec.model_json_schema())
+    for name in FILE_FIELDS:
+        field = schema["properties"][name]
+        field["anyOf"] = [*field["anyOf"][:1], {"type": "string", "description": "Path of a file that holds it."},
+                          *field["anyOf"][1:]]  # fmt: skip
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "mmdeploy deployment spec", **schema}
+
+
+def _untitled(schema: Any) -> Any:
+    """Without pydantic's titles: they repeat the names, in other letters. (A field may be called ``title``.)"""
+    if isinstance(schema, dict):
+        return {k: _untitled(v) for k, v in schema.items() if not (k == "title" and isinstance(v, str))}
+    return [_untitled(item) for item in schema] if isinstance(schema, list) else schema

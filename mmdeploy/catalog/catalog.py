@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mmdeploy.catalog.families import Family, load_families
 from mmdeploy.documents import Document, read
 from mmdeploy.errors import BlueprintError, UsageError
-from mmdeploy.spec import nearest
+
+if TYPE_CHECKING:
+    from mmdeploy.catalog.families import Family
 
 AXES = ("topology", "accelerator", "server", "provider", "model", "release")
 """What identifies a combination, in the order in which people say it."""
@@ -35,6 +36,8 @@ class Row:
     namePrefix: str
     source: str
     note: str = ""
+    testedAs: str = "Deployment"
+    """Workload form that the nightly run covers."""
     roleAccelerators: Mapping[str, str] | None = None
     workloads: tuple[str, ...] | None = None
     """Workload forms of this row, where they are fewer than the release's; the first is the default."""
@@ -87,7 +90,8 @@ class Release:
 class Catalog:
     """Everything under ``blueprints/catalog``; raises `BlueprintError` with file and line for what is wrong there."""
 
-    def __init__(self, blueprints: Path) -> None:
+    def __init__(self, blueprints: Path, label: str = "blueprints") -> None:
+        """``label`` is what messages call the directory."""
         if not (blueprints / "catalog").is_dir():
             raise BlueprintError(
                 "holds no catalog/",
@@ -95,11 +99,12 @@ class Catalog:
                 next_step="point --blueprints at a directory that holds catalog/, layers/ and stack.yaml",
             )
         self.blueprints = blueprints
+        self.label = label
 
     def document(self, *parts: str) -> Document:
         """The blueprint file ``parts`` (``"catalog", "ports.yaml"``), named as people find it."""
         path = self.blueprints.joinpath(*parts)
-        return read(path, BlueprintError, name="/".join(("blueprints", *parts)))
+        return read(path, BlueprintError, name="/".join((self.label, *parts)))
 
     def _mapping(self, name: str) -> dict[str, Any]:
         document = self.document("catalog", f"{name}.yaml")
@@ -161,6 +166,8 @@ class Catalog:
     @cached_property
     def families(self) -> Mapping[str, Family]:
         """Family name → how it turns media into tokens, and the estimator that fits."""
+        from mmdeploy.catalog.families import load_families
+
         return load_families(self.blueprints)
 
     @cached_property
@@ -182,6 +189,8 @@ class Catalog:
     def release(self, name: str) -> Release:
         """The release ``name``. Raises `UsageError` naming the nearest for one that does not exist."""
         if name not in self.release_names:
+            from mmdeploy.words import nearest
+
             raise UsageError(
                 f"release {name!r} is not in the catalog",
                 nearest=nearest(name, self.release_names) or self.release_names,
@@ -201,6 +210,15 @@ class Catalog:
             )
             for index, entry in enumerate(document.value["rows"])
         )
+
+    def mixed_accelerators(self, combination: Mapping[str, str]) -> tuple[str, ...]:
+        """Accelerators of single roles in a combination that mixes them; empty for the others."""
+        for row in self.rows:
+            if row.roleAccelerators and all(
+                combination[axis] == getattr(row, axis) for axis in ("topology", "accelerator", "server")
+            ):
+                return tuple(row.roleAccelerators.values())
+        return ()
 
     def combinations(self, release: str | None = None) -> Iterator[dict[str, str]]:
         """Every shipped combination as ``{axis: value}`` plus its ``status``, newest release first."""
@@ -241,6 +259,8 @@ def _build(kind: Any, entry: Mapping[str, Any], document: Document, path: tuple[
     fields = kind.__dataclass_fields__
     for key in entry:
         if key not in fields:
+            from mmdeploy.words import nearest
+
             near = nearest(key, list(fields))
             raise BlueprintError(f"unknown key {key!r}", origin=document.origin((*path, key)), nearest=near)
     try:

@@ -193,10 +193,13 @@ def from_processor_config(config: Mapping[str, Any], families: Mapping[str, Fami
             recognised = replace(family, title=named, settings=(), video=None, audio=None, estimate=None)
             return replace(recognised.with_processor_config(config), setting=f"{named} (from its processor file)")
     classes = sorted({name for family in families.values() for name in (*family.processors, *family.processor_classes)})
-    given = processor or named or "no class at all"
+    given = processor or named
     raise UnknownModelError(
-        f"the processor file names {given}, whose arithmetic is not known; known: {', '.join(classes)}",
-        nearest=_nearest(str(given), classes),
+        f"the processor file names {given}, whose arithmetic is not known"
+        if given
+        else "the processor file names neither processor_class nor image_processor_type, so nothing says how it counts",
+        nearest=_nearest(str(given), classes) if given else list(families),
+        next_step=f"known families: {', '.join(families)}; or give an --estimator block, which is taken as it is",
     )
 
 

@@ -6,14 +6,19 @@ from typing import Any
 
 from mmdeploy.catalog.catalog import Catalog
 from mmdeploy.errors import UsageError
-from mmdeploy.spec import nearest
+from mmdeploy.words import nearest
 
 
 def matrix(catalog: Catalog, release: str | None = None, topology: str | None = None) -> list[dict[str, Any]]:
     """One row a release and shipped combination, newest release first. Raises `UsageError` for unknown words."""
     if topology is not None and topology not in catalog.topologies:
         names = list(catalog.topologies)
-        raise UsageError(f"topology {topology!r} is not in the catalog", nearest=nearest(topology, names) or names)
+        raise UsageError(
+            f"topology {topology!r} is not in the catalog",
+            origin="--topology",
+            nearest=nearest(topology, names) or names,
+            next_step="mmdeploy matrix without options lists every combination",
+        )
     rows = []
     for name in (catalog.release(release).name,) if release else catalog.release_names:
         forms = catalog.release(name).workloads

@@ -6,12 +6,12 @@ fits decides the rest.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mmdeploy.catalog.catalog import AXES, Catalog, Model, Row
 from mmdeploy.errors import UnknownModelError, UnsupportedError, UsageError
-from mmdeploy.spec import nearest
+from mmdeploy.words import nearest
 
 
 @dataclass(frozen=True)
@@ -23,18 +23,23 @@ class Choice:
     status: str
 
 
-def choose(catalog: Catalog, said: Mapping[str, str], described: bool = False) -> Choice:
-    """The combination that fits what was said.
+def choose(
+    catalog: Catalog,
+    said: Mapping[str, str],
+    described: bool = False,
+    origin_of: Callable[[str], str | None] = lambda axis: None,
+) -> Choice:
+    """The combination that fits what was said; ``origin_of(axis)`` says where.
 
     ``described`` means that the person brings what the catalog would say of an unlisted model. Raises `UsageError`
     for a word that no axis knows, `UnknownModelError` for an unlisted model without a description, and
     `UnsupportedError`, naming the nearest combinations that work, where no row fits.
     """
-    _check_words(catalog, said)
+    _check_words(catalog, said, origin_of)
     name = said.get("model")
     model = catalog.models.get(name) if name else None
     if name and model is None:
-        model = _unlisted(catalog, name, described)
+        model = _unlisted(catalog, name, described, origin_of("model"))
     for choice in _fitting(catalog, said, model):
         return choice
     raise _unsupported(catalog, said, model)
@@ -85,7 +90,7 @@ def _serves(catalog: Catalog, model: Model, row: Row) -> bool:
     return wanted <= set(accelerators) and (not encodes or row.server in model.encodeServers)
 
 
-def _check_words(catalog: Catalog, said: Mapping[str, str]) -> None:
+def _check_words(catalog: Catalog, said: Mapping[str, str], origin_of: Callable[[str], str | None]) -> None:
     words: dict[str, Sequence[str]] = {
         "topology": list(catalog.topologies),
         "accelerator": list(catalog.accelerators),
@@ -98,20 +103,31 @@ def _check_words(catalog: Catalog, said: Mapping[str, str]) -> None:
         if word is not None and word not in choices:
             raise UsageError(
                 f"{axis} {word!r} is not in the catalog",
+                origin=origin_of(axis),
                 nearest=nearest(word, choices) or choices,
                 next_step="mmdeploy matrix lists every supported combination",
             )
 
 
-def _unlisted(catalog: Catalog, name: str, described: bool) -> Model:
-    if not described:
-        near = nearest(name, list(catalog.models)) or list(catalog.models)[:3]
+def _unlisted(catalog: Catalog, name: str, described: bool, origin: str | None) -> Model:
+    if described:
+        return Model(name=name, family="", listed=False)
+    whole = [
+        known for known in catalog.models if known.casefold().rsplit("/", 1)[-1] == name.casefold().rsplit("/", 1)[-1]
+    ]
+    if whole:
         raise UnknownModelError(
-            f"model {name!r} is not in the catalog, so nothing says how many tokens its media take",
-            nearest=near,
-            next_step="give its preprocessor_config.json with --processor-config FILE, or an --estimator block",
+            f"model {name!r} is not written as Hugging Face names it",
+            origin=origin,
+            nearest=whole,
+            next_step=f"-m {whole[0]}",
         )
-    return Model(name=name, family="", listed=False)
+    raise UnknownModelError(
+        f"model {name!r} is not in the catalog, so nothing says how many tokens its media take",
+        origin=origin,
+        nearest=nearest(name, list(catalog.models)) or list(catalog.models)[:3],
+        next_step="give its preprocessor_config.json with --processor-config FILE, or an --estimator block",
+    )
 
 
 def _unsupported(catalog: Catalog, said: Mapping[str, str], model: Model | None) -> UnsupportedError:
@@ -151,11 +167,18 @@ def nearest_combinations(catalog: Catalog, said: Mapping[str, str], count: int =
     """
     weights = {"topology": 4, "server": 4, "model": 3, "accelerator": 3, "provider": 2, "release": 1}
 
+    def differing(combination: Mapping[str, str]) -> frozenset[str]:
+        mixed = catalog.mixed_accelerators(combination)
+        return frozenset(
+            axis
+            for axis, value in said.items()
+            if value != combination[axis] and not (axis == "accelerator" and value in mixed)
+        )
+
     def distance(combination: Mapping[str, str]) -> int:
-        return sum(weight for axis, weight in weights.items() if axis in said and said[axis] != combination[axis])
+        return sum(weights[axis] for axis in differing(combination))
 
     ways: dict[frozenset[str], dict[str, str]] = {}
     for combination in sorted(catalog.combinations(), key=distance):
-        differs = frozenset(axis for axis in said if said[axis] != combination[axis])
-        ways.setdefault(differs, combination)
+        ways.setdefault(differing(combination), combination)
     return list(ways.values())[:count]

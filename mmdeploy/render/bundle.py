@@ -59,6 +59,16 @@ def render(catalog: Catalog, deployment: Deployment) -> Bundle:
     return Bundle(deployment, files)
 
 
+def contents(bundle: Bundle) -> dict[str, Any]:
+    """What the files hold, as plain data by path; objects as they are applied, in their namespace."""
+    deployment = bundle.deployment
+    namespace = deployment.spec["namespace"]
+    found = {SPEC_FILE: dict(deployment.spec), VALUES_FILE: router_values(deployment)}
+    for item in deployment.objects:
+        found[item.file] = {**item.content, "metadata": {**item.content["metadata"], "namespace": namespace}}
+    return found
+
+
 def spec_text(deployment: Deployment) -> str:
     """The resolved spec as a file; rendering it again gives the same bundle."""
     return dump(

@@ -16,6 +16,7 @@ from typing import Any, Final
 from mmdeploy.documents import Document, KeyPath
 from mmdeploy.errors import BlueprintError, MmdeployError
 from mmdeploy.quantities import quantity
+from mmdeploy.words import nearest
 
 _WHOLE = re.compile(r"^\{\{(?P<expression>(?:(?!\}\}).)*)\}\}$", re.DOTALL)
 
@@ -158,12 +159,26 @@ def _evaluate_at(text: str, context: Mapping[str, Any], place: Place) -> Any:
     except MmdeployError:
         raise
     except Exception as problem:  # jinja2 raises whatever the expression raises
+        what, near = _missing(str(problem), context)
         raise BlueprintError(
-            f"the expression {text!r} cannot be evaluated: {problem}",
+            f"the expression {text!r} cannot be evaluated: {what}",
             origin=str(place),
+            nearest=near,
             next_step="names an expression may use are listed in guides/contributing.md",
         ) from None
     return NOTHING if value is None else value
+
+
+def _missing(problem: str, context: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """jinja2's words for a name that is not there in plain ones, with the names most like it."""
+    match = re.search(r"(?:has no attribute '(?P<inner>\w+)'|^'(?P<outer>\w+)' is undefined)", problem)
+    if match is None:
+        return problem, []
+    name = match["inner"] or match["outer"]
+    names = {str(key) for key in context}
+    if match["inner"]:
+        names = {str(key) for value in context.values() if isinstance(value, Mapping) for key in value}
+    return f"nothing is called {name!r}", nearest(name, sorted(names))
 
 
 def plain(value: Any, notes: dict[KeyPath, str], path: KeyPath = ()) -> Any:

@@ -15,7 +15,8 @@ from mmdeploy.catalog import Catalog
 from mmdeploy.documents import Document
 from mmdeploy.errors import BlueprintError
 from mmdeploy.render.expressions import Place
-from mmdeploy.spec import ROLES, nearest
+from mmdeploy.spec import ROLES
+from mmdeploy.words import nearest
 
 FACTS = (
     *("topology", "accelerator", "server", "provider", "model", "release", "workload", "mode", "gatewayClass"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -16,6 +15,7 @@ from mmdeploy.estimator.pairing import Pairing, judge, natural_estimate
 from mmdeploy.render.deployment import ResolvedRouter
 from mmdeploy.render.expressions import Noted
 from mmdeploy.render.values import Values
+from mmdeploy.render.yamltext import dump
 
 CALIBRATED = ("peakPrefillThroughput", "affinityThreshold", "maxTTFTPenaltyMs")
 
@@ -51,6 +51,12 @@ class Pricing:
             family = family.with_processor_config(config) if family else from_processor_config(config, families)
         return family.with_processor_kwargs(kwargs) if family and kwargs else family
 
+    @property
+    def from_memory(self) -> str:
+        """What the model's parameters rest on, where nobody could confirm them; empty where they are sure."""
+        sure = self._spec["processorConfig"] is not None or self.family is None or not self.estimates
+        return "" if sure or self.family is None else self.family.confidence
+
     def estimate(self) -> dict[str, Any]:
         """The ``estimate:`` block: the person's, if it fits, or the one that fits the model.
 
@@ -72,11 +78,10 @@ class Pricing:
         return block
 
     def _refusal(self, pairing: Pairing) -> EstimatorMismatchError:
-        fits = json.dumps(pairing.suggestion, separators=(", ", ": "))
         return EstimatorMismatchError(
             f"the estimator does not fit {self._model.name}: {pairing.reason}",
             origin=self._spec.place_of("estimator"),
-            nearest=[fits],
+            nearest=[dump({"estimator": pairing.suggestion})],
             next_step="leave the estimator out to get the block that fits, or insist with --allow-mismatch",
         )
 

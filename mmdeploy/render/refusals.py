@@ -15,7 +15,7 @@ from mmdeploy.errors import UnsupportedError
 from mmdeploy.quantities import quantity
 from mmdeploy.render.arguments import flag_of, group
 from mmdeploy.render.expressions import image_version
-from mmdeploy.spec import ROLES, nearest
+from mmdeploy.spec import ROLES
 
 if TYPE_CHECKING:
     from mmdeploy.render.pods import RoleBuild
@@ -36,10 +36,12 @@ def check(resolution: Resolution) -> None:
 def _refuse(
     resolution: Resolution, path: KeyPath, found: str, near: list[str] | None = None, next_step: str | None = None
 ) -> UnsupportedError:
-    said = _is_said(resolution.said, path)
+    said = next((known for known in resolution.said_paths() if known[: len(path)] == path), None)
+    if said is None and _is_said(resolution.said, path):
+        said = path
     return UnsupportedError(
         found,
-        origin=resolution.origin_of(path) if said else None,
+        origin=resolution.origin_of(said) if said else None,
         nearest=near or [],
         next_step=next_step or "mmdeploy render --explain shows where each value comes from",
     )
@@ -394,7 +396,7 @@ def check_unread(resolution: Resolution) -> None:
                 resolution, path,
                 f"{where} has no effect here (topology {facts['topology']}, server {facts['server']}, "
                 f"mode {facts['mode']}, workload {facts['workload']})",
-                nearest(where, [".".join(map(str, field)) for field in resolution.read_fields()]),
+                None,
                 "remove it; mmdeploy render --explain lists the settings that have one",
             )  # fmt: skip
 

@@ -26,6 +26,15 @@ from mmdeploy.spec import ROLES, SCHEMA_VERSION, DeploymentSpec, Role, fields_of
 
 SPEC_FIELDS: frozenset[KeyPath] = frozenset(path for path in fields_of() if path[0] not in ROLES)
 
+UNPUBLISHED = (
+    ("routing", "precise"),
+    ("encoderCacheAffinity", True),
+    ("ecConnector", "ECMooncakeConnector"),
+    ("ecConnector", "ECExampleConnector"),
+    ("mediaHandoff", "metadata"),
+)
+"""Options that no published guide uses: a deployment with one of them is unverified, whatever its row says."""
+
 OriginOf = Callable[[KeyPath], str]
 
 
@@ -64,7 +73,8 @@ class Resolution:
 
     def _choose(self) -> Choice:
         axes = {axis: str(self.said[axis]) for axis in AXES if axis in self.said}
-        return choose(self.catalog, axes, described="processorConfig" in self.said or "estimator" in self.said)
+        described = "processorConfig" in self.said or "estimator" in self.said
+        return choose(self.catalog, axes, described, lambda axis: self.origin_of((axis,)) if axis in axes else None)
 
     @property
     def workloads(self) -> tuple[str, ...]:
@@ -75,8 +85,8 @@ class Resolution:
         provenance = Provenance()
         defaults = self.catalog.defaults_document
         raw: Any = merge({}, defaults.value, Place(defaults, ()), provenance)
-        matrix = f"blueprints/catalog/matrix.yaml:{self.choice.row.line}"
-        release = f"blueprints/catalog/releases/{self.release.name}.yaml"
+        matrix = f"{self.catalog.label}/catalog/matrix.yaml:{self.choice.row.line}"
+        release = f"{self.catalog.label}/catalog/releases/{self.release.name}.yaml"
         decided: Iterable[tuple[str, Any, str]] = (
             *((axis, value, matrix) for axis, value in self.choice.values.items()),
             *((key, value, matrix) for key, value in (self.choice.row.defaults or {}).items()),
@@ -172,7 +182,7 @@ class Resolution:
         return Deployment(
             spec=resolved,
             row=self.choice.row,
-            status=self.choice.status,
+            status=self.status,
             model=self.model,
             release=self.release,
             roles=roles,
@@ -201,6 +211,15 @@ class Resolution:
         used += ["leaderWorkerSet"] if self.facts["workload"] == "DisaggregatedSet" else []
         for name in used:
             versions[name]
+
+    @property
+    def status(self) -> str:
+        """How well the deployment is tested: the row's status, or less where it leaves what the row was tested with."""
+        if self.choice.status != "unverified" and any(self.facts.get(fact) == value for fact, value in UNPUBLISHED):
+            return "unverified"
+        if self.choice.status == "validated" and self.facts["workload"] != self.choice.row.testedAs:
+            return "experimental"
+        return self.choice.status
 
     def said_paths(self) -> list[KeyPath]:
         """Every setting that the person made."""

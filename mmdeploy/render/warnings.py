@@ -58,7 +58,7 @@ def floating(resolution: Resolution) -> Iterator[str]:
     kept = [f"{name} {resolution.spec['versions'][name]}" for name in names
             if resolution.spec["versions"][name] == resolution.release.versions[name]]  # fmt: skip
     if kept:
-        yield f"floating: {', '.join(kept)} move; pin them with versions.* for a deployment that can be repeated"
+        yield f"floating: what these name changes with time: {', '.join(kept)}; pin them with versions.*"
     for name, build in resolution.roles.items():
         image = str(build.values.plain("image"))
         if ":" not in image.rsplit("/", 1)[-1] and "@" not in image:
@@ -74,8 +74,8 @@ def prices(resolution: Resolution) -> Iterator[str]:
         yield f"{resolution.model.name}: {pricing.pairing.reason}. {pricing.pairing.advice}"
     if pricing.estimates and pricing.family is None:
         yield f"unverified: nothing is known of {resolution.model.name}; its estimator is taken as given"
-    elif pricing.estimates and pricing.family is not None and pricing.family.confidence:
-        yield f"unverified: what {resolution.model.name} takes rests on {pricing.family.confidence}"
+    elif pricing.from_memory:
+        yield f"unverified: what {resolution.model.name} takes rests on {pricing.from_memory}"
     if pricing.borrowed:
         yield f"borrowed: the affinity filter's numbers were measured for {pricing.borrowed}; measure your own"
 
