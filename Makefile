@@ -4,7 +4,12 @@
 # The programs the targets run, each in one place.
 DEMO = $(BIN)/mmdeploy render -t e-pd -a gpu -p gke -d build/demo --force
 OVERLAYS = $(BIN)/python -m mmdeploy render --all -d overlays --force
+REFERENCE = $(BIN)/python -m mmdeploy schema -o markdown
+FINDINGS = $(BIN)/python -m mmdeploy explain -d guides/findings
 BENCH = $(BIN)/python benchmarks/run.py
+TRUTH = $(TRUTH_VENV)/bin/python -m pytest -q -rs --confcutdir tests/truth tests/truth
+RIG = $(BIN)/python -m tests.rig.build
+E2E = MMDEPLOY_RIG=1 $(BIN)/python -m tests.rig.netns $(BIN)/python -m pytest -q -rs tests/e2e
 PYTEST = $(BIN)/python -m pytest -q -rs -n 2
 COVERAGE = $(BIN)/python -m coverage report --fail-under=90
 
@@ -13,16 +18,17 @@ COVERAGE = $(BIN)/python -m coverage report --fail-under=90
 PYTHONS = $(PYTHON) python3 python3.13 python3.12 python3.11
 
 VENV = .venv
+TRUTH_VENV = .venv-truth
 BIN = $(VENV)/bin
 PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
 UV_VERSION = 0.13.9
 
 .DEFAULT_GOAL = help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check static coverage bench overlays lock clean
+.PHONY: help demo test check static coverage e2e bench truth overlays guides findings lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/runtime.stamp ## render the E/PD example into build/demo
 	@$(DEMO)
@@ -44,11 +50,30 @@ static: $(VENV)/dev.stamp ## the part of check that runs no test
 coverage: $(VENV)/dev.stamp ## hold what the last `make test` reached against the threshold
 	@$(COVERAGE)
 
+# The programs are built from source once and kept in .rig/: about 12 minutes on two cores, with Go. A run of its own,
+# on one core: there is one control plane, in a network of its own.
+e2e: $(VENV)/dev.stamp ## test on a real control plane with fake nodes (ARGS="-k name" picks some)
+	@$(RIG)
+	@$(E2E) $(ARGS)
+
 bench: $(VENV)/runtime.stamp ## time mmdeploy against kubectl kustomize, as ratios (ARGS=--strict fails when over)
 	@$(BENCH) $(ARGS)
 
+# In an environment of its own: the models' processors bring hundreds of megabytes that nothing else needs. Those that
+# need torch are skipped unless somebody installs it there: `.venv-truth/bin/python -m pip install torch torchvision`.
+truth: $(TRUTH_VENV)/truth.stamp ## compare our token counts with the models' own image processors
+	@$(TRUTH) $(ARGS)
+
 overlays: $(VENV)/runtime.stamp ## render the committed overlays/ again
 	@$(OVERLAYS)
+
+# spec.md is written from the schema; everywhere else only the output that is shown after a command is renewed.
+guides: $(VENV)/dev.stamp ## write guides/spec.md and the output shown in the guides again
+	@$(REFERENCE) > guides/spec.md.new && mv guides/spec.md.new guides/spec.md
+	@$(PYTEST) tests/guides --snapshot-update
+
+findings: $(VENV)/runtime.stamp ## write guides/findings, the pages of lint's codes, again
+	@$(FINDINGS)
 
 # Pins that still fit are kept; `make lock ARGS=--upgrade` takes the newest of everything.
 # The lock files name no index: pip uses the one it is set up with.
@@ -59,10 +84,11 @@ lock: $(VENV)/pyvenv.cfg ## write requirements/*.lock anew from pyproject.toml
 	lock() { "$$tmp/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --custom-compile-command 'make lock' --group build $(ARGS) pyproject.toml "$$@"; }; \
 	lock --output-file requirements/runtime.lock; \
-	lock --extra dev --constraints requirements/runtime.lock --output-file requirements/dev.lock
+	lock --extra dev --constraints requirements/runtime.lock --output-file requirements/dev.lock; \
+	lock --extra truth --constraints requirements/dev.lock --output-file requirements/truth.lock
 
 clean: ## remove .venv, build/ and caches
-	@rm -rf $(VENV) build dist .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	@rm -rf $(VENV) $(TRUTH_VENV) build dist .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One environment for everything. A stamp is newer than the lock it was installed from, or its rule runs again.
@@ -76,6 +102,13 @@ $(VENV)/runtime.stamp: $(VENV)/pyvenv.cfg requirements/runtime.lock pyproject.to
 $(VENV)/dev.stamp: $(VENV)/runtime.stamp requirements/dev.lock
 	@echo "Installing the development tools into $(VENV) ..." >&2
 	@$(PIP_INSTALL) --require-hashes -r requirements/dev.lock
+	@touch $@
+
+$(TRUTH_VENV)/truth.stamp: $(VENV)/pyvenv.cfg requirements/truth.lock pyproject.toml
+	@echo "Installing the models' processors into $(TRUTH_VENV) ..." >&2
+	@$(BIN)/python -m venv $(TRUTH_VENV)
+	@$(TRUTH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-input --require-hashes \
+	  -r requirements/truth.lock
 	@touch $@
 
 $(VENV)/pyvenv.cfg:

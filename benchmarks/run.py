@@ -1,19 +1,23 @@
 """Time whole processes against each other and print the ratios.
 
 A ratio of two programs that ran in turns on the same machine means the same everywhere; seconds do not. Each row says
-how many times the duration of ``reference`` a run of ``measured`` may take. To add a benchmark, add a ``Row``.
+how many times the duration of ``reference`` a run of ``measured`` may take, and some also how much memory. To add a
+benchmark, add a ``Row``.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import random
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,11 +26,21 @@ Command = tuple[str, ...]
 PYTHON = sys.executable
 MMDEPLOY = str(Path(sys.executable).with_name("mmdeploy"))
 
-# In a command, "{bundle}" is a bundle rendered once beforehand, "{new}" a path that does not exist yet.
+# In a command, "{bundle}" is a bundle rendered once beforehand, "{traffic}" a file with a million picture sizes, a JSON
+# object a line, "{stream}" a YAML stream of 2,000 objects, and "{new}" a path that does not exist yet.
 EXAMPLE: Command = (MMDEPLOY, "render", "-t", "e-pd", "-a", "gpu", "-p", "gke", "-d")
 RENDER_ONE: Command = (*EXAMPLE, "{new}")
 RENDER_ALL: Command = (MMDEPLOY, "render", "--all", "-d", "{new}")
 KUSTOMIZE: Command = ("kubectl", "kustomize", "{bundle}/modelserver")
+MODEL = "Qwen/Qwen3-VL-32B-Instruct"
+ESTIMATE: Command = (MMDEPLOY, "estimate", "-m", MODEL, "--image", "1280x720")
+TRAFFIC: Command = (MMDEPLOY, "estimate", "-m", MODEL, "--requests", "{traffic}")
+PARSE_JSON = "import json, sys\nfor line in open(sys.argv[1]): json.loads(line)"
+TRAFFIC_LINES = 1_000_000
+LINT: Command = (MMDEPLOY, "lint", "{bundle}")
+LINT_STREAM: Command = (MMDEPLOY, "lint", "{stream}", "--fail-on", "never")
+PARSE_YAML = "import sys, yaml\nfor _ in yaml.load_all(open(sys.argv[1]), Loader=yaml.CSafeLoader): pass"
+STREAM_OBJECTS = 2_000
 
 
 @dataclass(frozen=True)
@@ -37,12 +51,32 @@ class Row:
     measured: Command
     reference: Command
     target: float
+    memory_mb: int | None = None
+    """Megabytes that ``measured`` may use at its peak."""
+    rounds: int = 100
+    """Rounds at most, for commands that take seconds."""
 
 
 ROWS = (
     Row("render one bundle / kubectl kustomize of it", RENDER_ONE, KUSTOMIZE, 1.2),
     Row("render every bundle / kubectl kustomize of one", RENDER_ALL, KUSTOMIZE, 4.0),
     Row("mmdeploy --version / python -c pass", (MMDEPLOY, "--version"), (PYTHON, "-c", "pass"), 5.0),
+    Row("estimate one image / kubectl kustomize of one bundle", ESTIMATE, KUSTOMIZE, 1.2),
+    Row(
+        "estimate a million sizes / parse them with json",
+        TRAFFIC,
+        (PYTHON, "-c", PARSE_JSON, "{traffic}"),
+        2.5,
+        memory_mb=100,
+        rounds=3,
+    ),
+    Row("lint one bundle / kubectl kustomize of it", LINT, KUSTOMIZE, 1.5),
+    Row(
+        "lint 2,000 mixed objects / parse them with PyYAML's C loader",
+        LINT_STREAM,
+        (PYTHON, "-c", PARSE_YAML, "{stream}"),
+        3.0,
+    ),
 )
 
 
@@ -56,56 +90,177 @@ def missing_program(row: Row) -> str | None:
     return next((program for program in programs if shutil.which(program) is None), None)
 
 
-def run(command: Command) -> float:
-    """Run a command to its end; seconds it took."""
-    start = time.perf_counter()
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    seconds = time.perf_counter() - start
-    if done.returncode != 0:
-        said = done.stderr.decode(errors="replace").strip()
-        raise CommandError(f"exit status {done.returncode} from: {' '.join(command)}\n{said}")
-    return seconds
+@dataclass(frozen=True)
+class Run:
+    """What one run took."""
+
+    seconds: float
+    peak_mb: float
 
 
-def medians(commands: Sequence[Command], rounds: int, directory: Path) -> dict[Command, float]:
-    """Median seconds of each command, the commands taking turns so that a slow moment hits them all."""
-    seconds: dict[Command, list[float]] = {command: [] for command in commands}
+def run(command: Command) -> Run:
+    """Run a command to its end. Python may keep its bytecode, as it does on a user's machine."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    with tempfile.TemporaryFile() as said:
+        start = time.perf_counter()
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said, env=environment
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - start
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode != 0:
+            said.seek(0)
+            words = said.read().decode(errors="replace").strip()
+            raise CommandError(f"exit status {process.returncode} from: {' '.join(command)}\n{words}")
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB on Linux
+    return Run(seconds, usage.ru_maxrss * unit / 1e6)
+
+
+def medians(commands: Mapping[Command, int], rounds: int, directory: Path) -> dict[Command, Run]:
+    """Median seconds and highest peak of each command, which take turns so that a slow moment hits them all.
+
+    ``commands`` maps a command to its rounds at most.
+    """
+    runs: dict[Command, list[Run]] = {command: [] for command in commands}
     for round_number in range(-1, rounds):  # round -1 fills the caches and does not count
-        for position, command in enumerate(seconds):
+        for position, (command, most) in enumerate(commands.items()):
+            if round_number >= most:
+                continue
             new = directory / f"new-{round_number}-{position}"
-            places = {"{bundle}": str(directory / "bundle"), "{new}": str(new)}
+            places = {
+                "{bundle}": str(directory / "bundle"),
+                "{traffic}": str(directory / "traffic.jsonl"),
+                "{stream}": str(directory / "stream.yaml"),
+                "{new}": str(new),
+            }
             took = run(tuple(fill(word, places) for word in command))
             shutil.rmtree(new, ignore_errors=True)
             if round_number >= 0:
-                seconds[command].append(took)
-    return {command: statistics.median(runs) for command, runs in seconds.items()}
+                runs[command].append(took)
+    return {
+        command: Run(statistics.median(each.seconds for each in took), max(each.peak_mb for each in took))
+        for command, took in runs.items()
+    }
+
+
+def write_traffic(path: Path) -> None:
+    """A million sizes, nearly all different: repeated ones would be quicker."""
+    draw = random.Random(1)
+    with path.open("w") as file:
+        for _ in range(TRAFFIC_LINES):
+            size = {"width": draw.randint(32, 4096), "height": draw.randint(32, 4096)}
+            how = {"via": draw.choice(("inline", "url")), "format": draw.choice(("png", "jpeg", "webp"))}
+            file.write(json.dumps(size | how) + "\n")
+
+
+_OTHERS = (
+    """\
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: other
+  labels: {app: other}
+data:
+  text: |
+    several
+    lines
+""",
+    """\
+apiVersion: v1
+kind: Service
+metadata:
+  name: other
+spec:
+  selector: {app: other}
+  ports:
+  - port: 80
+    targetPort: 8080
+""",
+    """\
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: other
+spec:
+  selector: {matchLabels: {app: other}}
+  template:
+    metadata: {labels: {app: other}}
+    spec:
+      containers:
+      - name: web
+        image: example.com/web:v1.2.3
+        args: [--verbose]
+        ports: [{containerPort: 8080}]
+""",
+)
+
+
+def write_stream(path: Path, bundle: Path) -> None:
+    """Objects of many owners in one file, as `kubectl get -A -o yaml` gives them: one in twenty is a bundle's."""
+    ours = [file.read_text() for file in sorted(bundle.glob("modelserver/*.yaml")) if "ustomization" not in file.name]
+    with path.open("w") as file:
+        for at in range(STREAM_OBJECTS):
+            text = _OTHERS[at % len(_OTHERS)] if at % 20 else ours[at // 20 % len(ours)]
+            tenant = at // 20 // len(ours)
+            file.write("---\n" + text.replace("  name: ", f"  namespace: tenant-{tenant}\n  name: n{at}-", 1))
 
 
 def fill(word: str, places: dict[str, str]) -> str:
-    """Put the real paths in place of "{bundle}" and "{new}"."""
+    """Put the real paths in place of "{bundle}" and its like."""
     for place, path in places.items():
         word = word.replace(place, path)
     return word
 
 
-def measure(rows: Sequence[Row], rounds: int, example: Command) -> dict[Row, float]:
-    """Ratio of each row; all rows share one run, and a command in several rows is timed once."""
-    commands = list(dict.fromkeys(command for row in rows for command in (row.measured, row.reference)))
+@dataclass(frozen=True)
+class Measured:
+    """What a row came to."""
+
+    ratio: float
+    peak_mb: float
+
+
+def measure(rows: Sequence[Row], rounds: int, example: Command) -> dict[Row, Measured]:
+    """What each row comes to; all rows share one run, and a command in several rows is timed once."""
+    commands: dict[Command, int] = {}
+    for row in rows:
+        for command in (row.measured, row.reference):
+            commands[command] = max(commands.get(command, 0), row.rounds)
     with tempfile.TemporaryDirectory(prefix="mmdeploy-bench-") as name:
         directory = Path(name)
-        if any("{bundle}" in word for command in commands for word in command):
+        words = {word for command in commands for word in command}
+        if any("{bundle}" in word or "{stream}" in word for word in words):
             run((*example, str(directory / "bundle")))
+        if any("{traffic}" in word for word in words):
+            write_traffic(directory / "traffic.jsonl")
+        if any("{stream}" in word for word in words):
+            write_stream(directory / "stream.yaml", directory / "bundle")
         took = medians(commands, rounds, directory)
-    return {row: took[row.measured] / took[row.reference] for row in rows}
+    return {
+        row: Measured(took[row.measured].seconds / took[row.reference].seconds, took[row.measured].peak_mb)
+        for row in rows
+    }
 
 
-def table(rows: Sequence[Row], ratios: dict[Row, float]) -> str:
+def problems(row: Row, measured: Measured) -> list[str]:
+    """What is over its target."""
+    found = ["over"] if measured.ratio > row.target else []
+    if row.memory_mb is not None and measured.peak_mb > row.memory_mb:
+        found.append(f"{measured.peak_mb:.0f} MB instead of {row.memory_mb}")
+    return found
+
+
+def table(rows: Sequence[Row], results: dict[Row, Measured]) -> str:
     """One line a row: what, ratio, target, and ok, over or skipped."""
     width = max(len(row.what) for row in rows)
     lines = [f"{'what':{width}}  {'ratio':>6}  {'target':>6}"]
     for row in rows:
-        if row in ratios:
-            ratio, verdict = f"{ratios[row]:.2f}", "ok" if ratios[row] <= row.target else "over"
+        if row in results:
+            measured = results[row]
+            ratio, verdict = f"{measured.ratio:.2f}", ", ".join(problems(row, measured)) or "ok"
+            if row.memory_mb is not None and verdict == "ok":
+                verdict += f", {measured.peak_mb:.0f} of {row.memory_mb} MB"
         else:
             ratio, verdict = "-", f"skipped: {missing_program(row)} not found"
         lines.append(f"{row.what:{width}}  {ratio:>6}  {row.target:>6.2f}  {verdict}")
@@ -121,12 +276,12 @@ def main(argv: Sequence[str], rows: Sequence[Row] = ROWS, example: Command = EXA
 
     present = [row for row in rows if missing_program(row) is None]
     try:
-        ratios = measure(present, options.rounds, example)
+        results = measure(present, options.rounds, example)
     except CommandError as failure:
         print(f"benchmark stopped: {failure}", file=sys.stderr)
         return 1
-    print(table(rows, ratios))
-    over = any(ratio > row.target for row, ratio in ratios.items())
+    print(table(rows, results))
+    over = any(problems(row, measured) for row, measured in results.items())
     return 1 if over and options.strict else 0
 
 

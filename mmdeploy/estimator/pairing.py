@@ -7,6 +7,7 @@ accident; so a pairing is judged over the sizes that people really send.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -148,6 +149,28 @@ def judge(
         followable=followable,
         advice=_advice(family, unavoidable, followable=followable),
     )
+
+
+def accepted_prices(
+    family: Family, *, video_supported: bool = True, tolerance_percent: float = TOLERANCE_PERCENT
+) -> list[tuple[int, int, int]]:
+    """The prices that `judge` lets pass: area of each common size, and the lowest and highest price there."""
+    best = Estimator.from_block(
+        natural_estimate(family, video_supported=video_supported), video_supported=video_supported
+    )
+    unavoidable = _errors(best, family)
+    followable = family.kind != "tiles" and _largest(unavoidable) <= TOLERANCE_PERCENT
+    accepted = []
+    for error in unavoidable:
+        allowed = tolerance_percent if followable else abs(error.error_percent) + tolerance_percent
+        reach = error.true * allowed / 100
+        low, high = math.floor(error.true - reach), math.ceil(error.true + reach)
+        while low < 1 or abs((low - error.true) / error.true * 100) > allowed:  # as `judge` rounds
+            low += 1
+        while abs((high - error.true) / error.true * 100) > allowed:
+            high -= 1
+        accepted.append((error.width * error.height, low, high))
+    return accepted
 
 
 def _errors(estimator: Estimator, family: Family) -> tuple[SizeError, ...]:

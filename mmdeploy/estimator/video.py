@@ -9,6 +9,9 @@ from mmdeploy.catalog.family_parameters import BudgetVideo, SampledVideo
 from mmdeploy.errors import UsageError
 from mmdeploy.estimator.visual import frame_grid, grid_cells
 
+_MOST_FRAMES = 1 << 40
+"""More than any clip has; headers can claim anything."""
+
 _STAMP_MARKS = 7
 """Tokens of Qwen3-VL's time stamp besides its whole seconds: ``<`` ``.`` one decimal `` seconds`` ``>``, and the
 begin and end of vision tokens."""
@@ -45,6 +48,8 @@ def video_tokens(family: Family, width: int, height: int, fps: float, duration_s
     Raises `UsageError` for a family whose video arithmetic is not known, for sizes and times that are not above 0,
     and for an aspect ratio that the model refuses.
     """
+    if fps * duration_s > _MOST_FRAMES:
+        raise UsageError(f"a video of {fps * duration_s:.3g} frames cannot be")
     if min(width, height) < 1 or fps <= 0 or duration_s <= 0:
         raise UsageError(
             f"a video of {width}x{height} pixels at {fps:g} frames a second for {duration_s:g} s has no content"

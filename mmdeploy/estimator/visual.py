@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from mmdeploy.catalog.families import Family
@@ -44,9 +45,14 @@ def image_tokens(family: Family, width: int, height: int) -> int:
     return _COUNTERS[type(parameters)](parameters, width, height)
 
 
+def image_counter(family: Family) -> Callable[[int, int], int]:
+    """`image_tokens` of one family for many pictures, whose sides must be known to be 1 or more."""
+    return partial(_COUNTERS[type(family.image)], family.image)
+
+
 def _refuse_extreme(width: int, height: int) -> None:
-    aspect = max(width, height) / min(width, height)
-    if aspect > ASPECT_LIMIT:
+    if width > ASPECT_LIMIT * height or height > ASPECT_LIMIT * width:
+        aspect = max(width, height) / min(width, height)
         raise UsageError(
             f"the model refuses pictures whose long side is more than {ASPECT_LIMIT} times the short one; "
             f"{width}x{height} has an aspect ratio of {aspect:.0f}",

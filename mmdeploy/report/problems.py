@@ -17,7 +17,7 @@ def error(problem: MmdeployError) -> str:
     if problem.nearest:
         label = "  try: " if len(problem.nearest) == 1 else "  nearest: "
         if sum(map(len, problem.nearest)) > 70:
-            lines += [label.rstrip(), *(f"    {choice}" for choice in problem.nearest)]
+            lines += [label.rstrip(), *(f"    {line}" for choice in problem.nearest for line in choice.splitlines())]
         else:
             lines.append(label + ", ".join(problem.nearest))
     if problem.next_step:

@@ -11,7 +11,9 @@ from mmdeploy.report.terminal import style, width
 _LABEL = 10
 
 
-def page(summary: Mapping[str, Any], written: Mapping[str, Any] | None, next_commands: Sequence[str]) -> str:
+def page(
+    summary: Mapping[str, Any], written: Mapping[str, Any] | None, next_commands: Sequence[tuple[str, str]]
+) -> str:
     """The summary, what was written (``directory`` and ``changes``), and what to run next."""
     blocks = [
         _title(summary),
@@ -19,7 +21,10 @@ def page(summary: Mapping[str, Any], written: Mapping[str, Any] | None, next_com
         "\n".join(_router(summary["router"])),
         *([_price(summary["image1280x720"])] if summary["image1280x720"] else []),
         *(["\n".join(_written(written))] if written else []),
-        "\n".join(_entry("next" if at == 0 else "", command) for at, command in enumerate(next_commands)),
+        "\n".join(
+            _entry("next" if at == 0 else "", remark) + "\n" + " " * _LABEL + command
+            for at, (remark, command) in enumerate(next_commands)
+        ),
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
 

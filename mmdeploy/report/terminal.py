@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from typing import Final, TextIO
 
@@ -15,7 +14,16 @@ _STYLES: Final = {"bold": "1", "dim": "2", "red": "31", "yellow": "33", "green":
 
 def width(stream: TextIO | None = None) -> int:
     """Columns of ``stream`` (default stdout)."""
-    return shutil.get_terminal_size((80, 24)).columns if (stream or sys.stdout).isatty() else WIDE
+    target = stream or sys.stdout
+    if not target.isatty():
+        return WIDE
+    said = os.environ.get("COLUMNS", "")
+    if said.isdigit() and int(said) > 0:
+        return int(said)
+    try:
+        return os.get_terminal_size(target.fileno()).columns or 80
+    except OSError:
+        return 80
 
 
 def coloured(stream: TextIO | None = None) -> bool:
