@@ -11,7 +11,7 @@ from mmdeploy.errors import BlueprintError
 def load(directory: Path | None = None) -> Catalog:
     """The catalog under ``directory``, or mmdeploy's own. Raises `BlueprintError` where there is none."""
     if directory is not None:
-        return Catalog(directory)
+        return Catalog(directory, label=str(directory))
     package = Path(__file__).resolve().parent.parent
     for candidate in (package / "blueprints", package.parent / "blueprints"):
         if (candidate / "catalog").is_dir():

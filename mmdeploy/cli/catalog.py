@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,14 +21,20 @@ mmdeploy models
 
 mmdeploy models -o json
 """
-SCHEMA_EXAMPLES = """Example:
+SCHEMA_EXAMPLES = """Examples:
 
 mmdeploy schema > mmdeploy.schema.json
+
+mmdeploy schema -o markdown | less
 """
 
 Blueprints = Annotated[
     Path | None, typer.Option("--blueprints", help="Other blueprints.", metavar="DIR", envvar="MMDEPLOY_BLUEPRINTS")
 ]
+
+
+DROPPABLE = ("note", "workloads", "topologies", "model", "runsOn", "providers")
+"""Columns that a narrow terminal may go without, the first first."""
 
 
 class Form(StrEnum):
@@ -38,6 +45,13 @@ class Form(StrEnum):
 
 
 FormOption = Annotated[Form, typer.Option("--output", "-o", help="What stdout gets.")]
+
+
+class SchemaForm(StrEnum):
+    """Forms of ``schema -o``."""
+
+    json = "json"
+    markdown = "markdown"
 
 
 def matrix(
@@ -67,11 +81,19 @@ def models(output: FormOption = Form.table, blueprints_dir: Blueprints = None) -
     _print("Models", "models", rows, columns, output)
 
 
-def schema() -> None:
-    """Print the JSON Schema of the spec file, for editors to complete and check it."""
-    from mmdeploy.report import documents
+def schema(
+    output: Annotated[SchemaForm, typer.Option("--output", "-o", help="What stdout gets.")] = SchemaForm.json,
+) -> None:
+    """Print the JSON Schema of the spec file, for editors to complete and check it, or a page that lists its fields."""
+    from mmdeploy.report import documents, reference
     from mmdeploy.spec import json_schema
 
+    if output is SchemaForm.markdown:
+        from mmdeploy import inputs
+        from mmdeploy.cli.render import OPTIONS
+
+        print(reference.page(inputs.reference(OPTIONS), list(inputs.GUIDE_VARIABLES)), end="")
+        return
     print(documents.as_json(json_schema()), end="")
 
 
@@ -82,4 +104,7 @@ def _print(kind: str, key: str, rows: list[dict[str, Any]], columns: tuple[str, 
         print(documents.as_json({"schemaVersion": 1, "kind": kind, key: rows}), end="")
         return
     headings = {"image1280x720Tokens": "720p tokens", "routerTokens": "router", "runsOn": "runs on"}
-    print(tables.table({name: headings.get(name, name) for name in columns}, rows), end="")
+    text, dropped = tables.table({name: headings.get(name, name) for name in columns}, rows, DROPPABLE)
+    print(text, end="")
+    if dropped:
+        print(f"left out on this narrow terminal: {', '.join(dropped)} (-o json has everything)", file=sys.stderr)

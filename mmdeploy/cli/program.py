@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from mmdeploy import __version__
-from mmdeploy.cli import catalog, render
+from mmdeploy.cli import catalog, estimate, lint, render
 from mmdeploy.errors import MmdeployError
 
 EPILOG = """Exit codes: 0 done · 1 unexpected · 2 usage or invalid spec · 3 findings · 4 differences exist ·
@@ -20,10 +20,14 @@ app = typer.Typer(
     epilog=EPILOG,
     no_args_is_help=True,
     add_completion=True,
+    rich_markup_mode=None,  # its tables cut the names of long options on a narrow terminal
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("render", epilog=render.EXAMPLES)(render.render)
+app.command("lint", epilog=lint.LINT_EXAMPLES)(lint.lint)
+app.command("explain", epilog=lint.EXPLAIN_EXAMPLES)(lint.explain)
+app.command("estimate", epilog=estimate.EXAMPLES)(estimate.estimate)
 app.command("matrix", epilog=catalog.MATRIX_EXAMPLES)(catalog.matrix)
 app.command("models", epilog=catalog.MODELS_EXAMPLES)(catalog.models)
 app.command("schema", epilog=catalog.SCHEMA_EXAMPLES)(catalog.schema)

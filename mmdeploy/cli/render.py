@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,6 +25,32 @@ mmdeploy render -t e-p-d -p coreweave --set prefill.replicas=2 -o yaml
 
 mmdeploy render -f epd/mmdeploy.yaml -d epd --check
 """
+
+
+OPTIONS: Mapping[str, KeyPath] = {
+    "--topology": ("topology",),
+    "--accelerator": ("accelerator",),
+    "--server": ("server",),
+    "--provider": ("provider",),
+    "--model": ("model",),
+    "--release": ("release",),
+    "--workload": ("workload",),
+    "--name": ("name",),
+    "--namespace": ("namespace",),
+    "--mode": ("mode",),
+    "--gateway-class": ("gateway", "gatewayClass"),
+    "--routing": ("routing",),
+    "--encoder-cache-affinity": ("encoderCacheAffinity",),
+    "--ec-connector": ("ecConnector",),
+    "--encoder-parallelism": ("encoderParallelism",),
+    "--monitoring": ("monitoring",),
+    "--tracing": ("tracing",),
+    "--estimator": ("estimator",),
+    "--allow-mismatch": ("allowMismatch",),
+    "--processor-config": ("processorConfig",),
+    "--mm-processor-kwargs": ("mmProcessorKwargs",),
+}
+"""Options of ``render`` that set a field of the spec, and the field."""
 
 
 class Output(StrEnum):
@@ -128,6 +155,7 @@ def render(
     from_env: Annotated[
         bool, typer.Option("--from-env", help="Take the llm-d guide's variables too (TOPOLOGY, MODEL, ...).")
     ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No warnings.")] = False,
     all_rows: Annotated[bool, typer.Option("--all", help="Every supported combination, into a tree under -d.")] = False,
     blueprints_dir: Annotated[
         Path | None,
@@ -141,34 +169,36 @@ def render(
 
     if check and directory is None:
         raise UsageError("--check compares with a directory", origin="--check", next_step="add -d DIR")
-    given: dict[str, tuple[KeyPath, Any]] = {
-        "--topology": (("topology",), topology),
-        "--accelerator": (("accelerator",), accelerator),
-        "--server": (("server",), server),
-        "--provider": (("provider",), provider),
-        "--model": (("model",), model),
-        "--release": (("release",), release),
-        "--workload": (("workload",), workload),
-        "--name": (("name",), name),
-        "--namespace": (("namespace",), namespace),
-        "--mode": (("mode",), mode),
-        "--gateway-class": (("gateway", "gatewayClass"), gateway_class),
-        "--routing": (("routing",), routing),
-        "--encoder-cache-affinity": (("encoderCacheAffinity",), encoder_cache_affinity),
-        "--ec-connector": (("ecConnector",), ec_connector),
-        "--encoder-parallelism": (("encoderParallelism",), encoder_parallelism),
-        "--monitoring": (("monitoring",), monitoring),
-        "--tracing": (("tracing",), tracing),
-        "--estimator": (("estimator",), estimator),
-        "--allow-mismatch": (("allowMismatch",), allow_mismatch),
-        "--processor-config": (("processorConfig",), processor_config),
-        "--mm-processor-kwargs": (
-            ("mmProcessorKwargs",),
-            inputs.json_mapping(mm_processor_kwargs, "--mm-processor-kwargs"),
-        ),
+    if explain and (check or directory is not None):
+        raise UsageError("--explain only prints", origin="--explain", next_step="leave -d and --check out")
+    given = {
+        "--topology": topology,
+        "--accelerator": accelerator,
+        "--server": server,
+        "--provider": provider,
+        "--model": model,
+        "--release": release,
+        "--workload": workload,
+        "--name": name,
+        "--namespace": namespace,
+        "--mode": mode,
+        "--gateway-class": gateway_class,
+        "--routing": routing,
+        "--encoder-cache-affinity": encoder_cache_affinity,
+        "--ec-connector": ec_connector,
+        "--encoder-parallelism": encoder_parallelism,
+        "--monitoring": monitoring,
+        "--tracing": tracing,
+        "--estimator": estimator,
+        "--allow-mismatch": allow_mismatch,
+        "--processor-config": processor_config,
+        "--mm-processor-kwargs": inputs.json_mapping(mm_processor_kwargs, "--mm-processor-kwargs"),
     }
     catalog = blueprints.load(blueprints_dir)
-    collected = inputs.collect(file=file, options=given, settings=settings or [], environ=os.environ, from_env=from_env)
+    options = {option: (OPTIONS[option], value) for option, value in given.items()}
+    collected = inputs.collect(
+        file=file, options=options, settings=settings or [], environ=os.environ, from_env=from_env
+    )
     _say_sources(collected)
     if all_rows:
         _render_all(catalog, collected, directory, check, force)
@@ -177,11 +207,16 @@ def render(
     from mmdeploy.render.resolve import Resolver
 
     bundle = render_bundle(catalog, Resolver(catalog).resolve(collected.spec(), collected.origin_of))
-    _say_warnings(bundle)
+    if not quiet:
+        _say_warnings(bundle)
     if explain:
         _print_explanation(bundle, output)
-    elif check and directory is not None:
-        _print_check(bundle, directory)
+        return
+    from mmdeploy.cli.examined import examiner
+
+    examiner(catalog)(bundle)
+    if check and directory is not None:
+        _print_check(bundle, directory, output)
     else:
         _print_bundle(bundle, directory, force, output)
 
@@ -212,17 +247,23 @@ def _print_explanation(bundle: Bundle, output: Output) -> None:
         print(explained.listing(rows), end="")
 
 
-def _print_check(bundle: Bundle, directory: Path) -> None:
+def _print_check(bundle: Bundle, directory: Path, output: Output) -> None:
     from mmdeploy.errors import DifferencesError
     from mmdeploy.render.disk import changes
+    from mmdeploy.report import documents
 
     found = changes(bundle, directory)
-    for change in found:
-        sys.stdout.write(change.diff())
+    if output is Output.json:
+        rows = [{"path": change.path, "verb": change.verb, "edited": change.edited} for change in found]
+        print(documents.as_json({"schemaVersion": 1, "kind": "Check", "current": not found, "changes": rows}), end="")
+    else:
+        for change in found:
+            sys.stdout.write(change.diff())
     if found:
+        force = " --force" if any(change.edited for change in found) else ""
         raise DifferencesError(
             f"{directory} is not current: {', '.join(change.path for change in found)}",
-            next_step=f"mmdeploy render {_again()} -d {shlex.quote(str(directory))}",
+            next_step=f"mmdeploy render {_again()} -d {shlex.quote(str(directory))}{force}",
         )
     print(f"{directory} is current", file=sys.stderr)
 
@@ -262,19 +303,29 @@ def _print_bundle(bundle: Bundle, directory: Path | None, force: bool, output: O
     print(rendered.page(document, written, _next_commands(directory)), end="")
 
 
-def _next_commands(directory: Path | None) -> list[str]:
+def _next_commands(directory: Path | None) -> list[tuple[str, str]]:
+    """``(remark, command)``: a command stands alone on its line, to be copied."""
     if directory is None:
-        return [f"mmdeploy render {_again()} -d DIR   (nothing was written)"]
-    return [f"less {directory}/README.md   (the helm and kubectl commands, filled in)"]
+        return [("nothing was written; this writes the files:", f"mmdeploy render {_again()} -d DIR")]
+    return [("the helm and kubectl commands, filled in:", f"less {shlex.quote(str(directory))}/README.md")]
 
 
 def _render_all(catalog: Any, collected: Inputs, directory: Path | None, check: bool, force: bool) -> None:
+    from mmdeploy.cli.examined import examiner
     from mmdeploy.errors import DifferencesError, UsageError
     from mmdeploy.render.overlays import render_all
 
     if directory is None:
         raise UsageError("--all writes a tree of bundles", origin="--all", next_step="add -d DIR")
-    changed = render_all(catalog, collected.spec(), directory, check=check, force=force)
+    changed = render_all(
+        catalog,
+        collected.spec(),
+        directory,
+        collected.origin_of,
+        check=check,
+        force=force,
+        examine=examiner(catalog),
+    )
     for path in changed:
         print(path)
     if check and changed:

@@ -1,0 +1,158 @@
+"""``mmdeploy lint`` and ``mmdeploy explain``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from mmdeploy.catalog import Catalog
+    from mmdeploy.lint.settings import Settings
+
+LINT_EXAMPLES = """Examples:
+
+mmdeploy lint router/values.yaml modelserver/
+
+helm template epd CHART -f values.yaml | mmdeploy lint - modelserver/ --fail-on warning
+
+mmdeploy lint deploy/ -o sarif > findings.sarif
+"""
+EXPLAIN_EXAMPLES = """Examples:
+
+mmdeploy explain
+
+mmdeploy explain MMD601
+"""
+
+
+class Form(StrEnum):
+    """Forms of ``-o``; the same words as `mmdeploy.lint.settings.FORMS`."""
+
+    text = "text"
+    json = "json"
+    sarif = "sarif"
+    junit = "junit"
+    github = "github"
+    short = "short"
+
+
+class Threshold(StrEnum):
+    """What ``--fail-on`` takes; the same words as `mmdeploy.lint.settings.THRESHOLDS`."""
+
+    error = "error"
+    warning = "warning"
+    info = "info"
+    never = "never"
+
+
+class ExplainForm(StrEnum):
+    """Forms of ``explain -o``."""
+
+    text = "text"
+    json = "json"
+
+
+Blueprints = Annotated[
+    Path | None, typer.Option("--blueprints", help="Other blueprints.", metavar="DIR", envvar="MMDEPLOY_BLUEPRINTS")
+]
+
+
+def lint(
+    paths: Annotated[
+        list[str] | None, typer.Argument(help="Files, directories and kustomizations; - reads stdin.", metavar="PATH")
+    ] = None,
+    as_release: Annotated[
+        str | None, typer.Option("--as-release", help="Judge as this release: v0.8, v0.9 or main.", metavar="WORD")
+    ] = None,
+    output: Annotated[Form | None, typer.Option("--output", "-o", help="What stdout gets.  [default: text]")] = None,
+    fail_on: Annotated[
+        Threshold | None, typer.Option("--fail-on", help="Exit with 3 from this level on.  [default: error]")
+    ] = None,
+    select: Annotated[
+        list[str] | None, typer.Option("--select", help="Only these codes or groups: MMD4, MMD305.", metavar="CODE")
+    ] = None,
+    ignore: Annotated[
+        list[str] | None, typer.Option("--ignore", help="Not these codes or groups.", metavar="CODE")
+    ] = None,
+    baseline: Annotated[
+        Path | None, typer.Option("--baseline", help="Pass over the findings that this file lists.", metavar="FILE")
+    ] = None,
+    write_baseline: Annotated[
+        bool, typer.Option("--write-baseline", help="List what is found in the baseline file.")
+    ] = False,
+    blueprints_dir: Blueprints = None,
+) -> None:
+    """Find what is wrong in a deployment: all PATHs are judged together, values against manifests."""
+    from mmdeploy.cli import blueprints
+    from mmdeploy.errors import UsageError
+    from mmdeploy.lint import judgement, settings
+
+    if not paths:
+        raise UsageError("nothing to look at", origin="PATH", next_step="mmdeploy lint router/values.yaml modelserver/")
+    said: dict[str, Any] = {
+        "as_release": as_release,
+        "output": output and output.value,
+        "fail_on": fail_on and fail_on.value,
+        "select": tuple(select or ()),
+        "ignore": tuple(ignore or ()),
+        "baseline": baseline,
+    }
+    chosen = replace(settings.load(Path.cwd()), **{name: value for name, value in said.items() if value})
+    catalog = blueprints.load(blueprints_dir)
+    document = judgement.judge(catalog, paths, chosen, write_baseline=write_baseline)
+    print(_formed(document, chosen, catalog), end="")
+    if document["failed"]:
+        raise typer.Exit(3)
+
+
+def _formed(document: dict[str, Any], chosen: Settings, catalog: Catalog) -> str:
+    from mmdeploy.report import documents, findings, junit
+
+    if chosen.output == "sarif":
+        from mmdeploy import __version__
+        from mmdeploy.lint.codes import codes
+        from mmdeploy.report import sarif
+
+        return sarif.log(document, [code.as_data() for code in codes(catalog.blueprints).values()], __version__)
+    forms = {
+        "json": documents.as_json,
+        "junit": junit.suites,
+        "github": findings.github,
+        "short": findings.short,
+    }
+    return forms.get(chosen.output or "text", findings.text)(document)
+
+
+def explain(
+    code: Annotated[str | None, typer.Argument(help="A code, such as MMD601.", metavar="CODE")] = None,
+    output: Annotated[ExplainForm, typer.Option("--output", "-o", help="What stdout gets.")] = ExplainForm.text,
+    directory: Annotated[
+        Path | None, typer.Option("--directory", "-d", help="Write the pages of all codes here.", metavar="DIR")
+    ] = None,
+    blueprints_dir: Blueprints = None,
+) -> None:
+    """Explain a finding's code: why it matters, a bad and a good example, how to silence it. Without CODE, list all."""
+    from mmdeploy.cli import blueprints
+    from mmdeploy.lint import codes
+    from mmdeploy.lint.findings import GROUPS
+    from mmdeploy.report import codes as pages
+    from mmdeploy.report import documents, tables
+
+    place = blueprints.load(blueprints_dir).blueprints
+    if directory is not None:
+        for name, page in pages.pages(GROUPS, [item.as_data() for item in codes.codes(place).values()]).items():
+            (directory / name).write_text(page, encoding="utf-8")
+        return
+    found = [codes.find(place, code)] if code else list(codes.codes(place).values())
+    if output is ExplainForm.json:
+        listed = [item.as_data() for item in found]
+        print(documents.as_json({"schemaVersion": 1, "kind": "Codes", "codes": listed}), end="")
+    elif code:
+        print(pages.explained(found[0].as_data()), end="")
+    else:
+        columns = {name: name for name in ("code", "level", "title")}
+        print(tables.table(columns, [item.as_data() for item in found])[0], end="")
