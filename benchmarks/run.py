@@ -160,38 +160,109 @@ apiVersion: v1
 kind: ConfigMap
 metadata:
   name: other
-  labels: {app: other}
+  labels: {app: other, app.kubernetes.io/managed-by: Helm}
 data:
-  text: |
-    several
-    lines
+  LOG_LEVEL: info
+  DATABASE_HOST: db.example.com
+  DATABASE_PORT: "5432"
+  nginx.conf: |
+    server {
+      listen 8080;
+      location / { proxy_pass http://127.0.0.1:3000; }
+    }
 """,
     """\
 apiVersion: v1
 kind: Service
 metadata:
   name: other
+  labels:
+    app: other
+    app.kubernetes.io/managed-by: Helm
+  annotations:
+    prometheus.io/scrape: "true"
 spec:
-  selector: {app: other}
+  type: ClusterIP
+  selector:
+    app: other
   ports:
-  - port: 80
+  - name: http
+    port: 80
     targetPort: 8080
+    protocol: TCP
+  - name: metrics
+    port: 9090
+    targetPort: 9090
+    protocol: TCP
 """,
     """\
 apiVersion: apps/v1
 kind: Deployment
 metadata:
   name: other
+  labels:
+    app: other
+    app.kubernetes.io/managed-by: Helm
+  annotations:
+    deployment.kubernetes.io/revision: "3"
 spec:
-  selector: {matchLabels: {app: other}}
+  replicas: 2
+  revisionHistoryLimit: 10
+  selector:
+    matchLabels:
+      app: other
+  strategy:
+    type: RollingUpdate
+    rollingUpdate:
+      maxSurge: 25%
+      maxUnavailable: 25%
   template:
-    metadata: {labels: {app: other}}
+    metadata:
+      labels:
+        app: other
+        version: v1.2.3
     spec:
+      serviceAccountName: other
+      terminationGracePeriodSeconds: 30
       containers:
       - name: web
         image: example.com/web:v1.2.3
-        args: [--verbose]
-        ports: [{containerPort: 8080}]
+        imagePullPolicy: IfNotPresent
+        args:
+        - --verbose
+        - --listen=:8080
+        env:
+        - name: LOG_LEVEL
+          value: info
+        - name: DATABASE_PASSWORD
+          valueFrom:
+            secretKeyRef:
+              name: database
+              key: password
+        ports:
+        - name: http
+          containerPort: 8080
+          protocol: TCP
+        readinessProbe:
+          httpGet:
+            path: /healthz
+            port: http
+          periodSeconds: 10
+          timeoutSeconds: 5
+        resources:
+          limits:
+            cpu: 500m
+            memory: 512Mi
+          requests:
+            cpu: 100m
+            memory: 256Mi
+        volumeMounts:
+        - name: config
+          mountPath: /etc/web
+      volumes:
+      - name: config
+        configMap:
+          name: other
 """,
 )
 

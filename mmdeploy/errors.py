@@ -11,11 +11,6 @@ The tree (exit code in brackets)::
     │   └── BlueprintError             [2]  a blueprint file is wrong (knows file:line)
     ├── FindingsError                  [3]  findings at or above the threshold
     ├── DifferencesError               [4]  files are not what they should be
-    ├── ClusterError                   [5]  the API server cannot be reached, or says no
-    │   ├── ForbiddenError             [5]  the person lacks a right
-    │   ├── NotFoundError              [5]  an object or kind is not there
-    │   ├── ConflictError              [5]  another field manager owns what would change (knows the managers)
-    │   └── RejectedError              [5]  the API server, a webhook or a quota refuses an object
     ├── TimedOutError                  [124] time ran out
     └── StoppedError                   [130]  the person pressed Ctrl-C
 
@@ -87,32 +82,6 @@ class DifferencesError(MmdeployError):
     """Files on disk are not what they should be; exit code 4."""
 
     exit_code = 4
-
-
-class ClusterError(MmdeployError):
-    """The API server cannot be reached, or answers no; exit code 5."""
-
-    exit_code = 5
-
-
-class ForbiddenError(ClusterError):
-    """The person lacks a right."""
-
-
-class NotFoundError(ClusterError):
-    """An object, or a kind of objects, is not there."""
-
-
-class ConflictError(ClusterError):
-    """Another field manager owns what would change."""
-
-    def __init__(self, found: str, *, managers: tuple[str, ...] = ()) -> None:
-        super().__init__(found, next_step="--force-conflicts takes the fields over")
-        self.managers = managers
-
-
-class RejectedError(ClusterError):
-    """The API server, a webhook or a quota refuses an object as it is."""
 
 
 class TimedOutError(MmdeployError):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from mmdeploy.documents import Document, read
 from mmdeploy.errors import BlueprintError, UsageError
+from mmdeploy.words import nearest
 
 if TYPE_CHECKING:
     from mmdeploy.catalog.families import Family
@@ -170,6 +171,14 @@ class Catalog:
 
         return load_families(self.blueprints)
 
+    def family_of(self, model: Model) -> Family:
+        """The family of a listed model. Raises `BlueprintError` for one that families.yaml does not have."""
+        if model.family not in self.families:
+            origin = self.document("catalog", "models.yaml").origin(("models", model.name, "family"))
+            near = nearest(model.family, list(self.families))
+            raise BlueprintError(f"no family is called {model.family!r}", origin=origin, nearest=near)
+        return self.families[model.family]
+
     @cached_property
     def models(self) -> dict[str, Model]:
         """Served model's full name → model."""
@@ -189,8 +198,6 @@ class Catalog:
     def release(self, name: str) -> Release:
         """The release ``name``. Raises `UsageError` naming the nearest for one that does not exist."""
         if name not in self.release_names:
-            from mmdeploy.words import nearest
-
             raise UsageError(
                 f"release {name!r} is not in the catalog",
                 nearest=nearest(name, self.release_names) or self.release_names,
@@ -202,14 +209,27 @@ class Catalog:
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:
-        """The support matrix, in its own order."""
+        """The support matrix, in its own order. Raises `BlueprintError` for a word that no other file knows."""
         document = self.document("catalog", "matrix.yaml")
-        return tuple(
-            _build(
-                Row, {**_tuples(entry), "line": document.line(("rows", index, "topology"))}, document, ("rows", index)
-            )
-            for index, entry in enumerate(document.value["rows"])
-        )
+        rows = []
+        for index, entry in enumerate(document.value["rows"]):
+            line = document.line(("rows", index, "topology"))
+            row: Row = _build(Row, {**_tuples(entry), "line": line}, document, ("rows", index))
+            known = {
+                "topology": ([row.topology], self.topologies),
+                "accelerator": ([row.accelerator], self.accelerators),
+                "providers": (row.providers, self.providers),
+                "models": (row.models, self.models),
+                "status": (row.status, self.release_names),
+            }
+            for key, (words, choices) in known.items():
+                for word in words:
+                    if word not in choices:
+                        origin = document.origin(("rows", index, key))
+                        near = nearest(word, list(choices))
+                        raise BlueprintError(f"{key}: nothing is called {word!r}", origin=origin, nearest=near)
+            rows.append(row)
+        return tuple(rows)
 
     def mixed_accelerators(self, combination: Mapping[str, str]) -> tuple[str, ...]:
         """Accelerators of single roles in a combination that mixes them; empty for the others."""
@@ -259,8 +279,6 @@ def _build(kind: Any, entry: Mapping[str, Any], document: Document, path: tuple[
     fields = kind.__dataclass_fields__
     for key in entry:
         if key not in fields:
-            from mmdeploy.words import nearest
-
             near = nearest(key, list(fields))
             raise BlueprintError(f"unknown key {key!r}", origin=document.origin((*path, key)), nearest=near)
     try:

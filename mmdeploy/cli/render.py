@@ -75,6 +75,12 @@ def _words(axis: str) -> Any:
             "provider": catalog.providers,
             "model": catalog.models,
             "release": catalog.release_names,
+            "workload": ("Deployment", "DisaggregatedSet"),
+            "mode": ("standalone", "gateway"),
+            "routing": ("approximate", "precise"),
+            "ecConnector": ("ECCPUConnector", "ECMooncakeConnector", "ECExampleConnector"),
+            "gatewayClass": ("none", "gke", "istio", "agentgateway"),
+            "encoderParallelism": ("weights", "data"),
         }
         return [word for word in words[axis] if word.startswith(incomplete)]
 
@@ -102,25 +108,38 @@ def render(
     release: Annotated[
         str | None, _option("--release", help="llm-d release: v0.8, v0.9 or main.", axis="release")
     ] = None,
-    workload: Annotated[str | None, _option("--workload", help="Deployment or DisaggregatedSet.")] = None,
+    workload: Annotated[
+        str | None, _option("--workload", help="Deployment or DisaggregatedSet.", axis="workload")
+    ] = None,
     name: Annotated[str | None, _option("--name", help="Helm release of the router.", metavar="NAME")] = None,
     namespace: Annotated[
         str | None, _option("--namespace", "-n", help="Namespace of everything.", metavar="NAME")
     ] = None,
-    mode: Annotated[str | None, _option("--mode", help="standalone, or gateway.")] = None,
+    mode: Annotated[str | None, _option("--mode", help="standalone, or gateway.", axis="mode")] = None,
     gateway_class: Annotated[
-        str | None, _option("--gateway-class", help="none, gke, istio or agentgateway (mode gateway).")
+        str | None,
+        _option("--gateway-class", help="none, gke, istio or agentgateway (mode gateway).", axis="gatewayClass"),
     ] = None,
-    routing: Annotated[str | None, _option("--routing", help="approximate, or precise prefix cache.")] = None,
+    routing: Annotated[
+        str | None, _option("--routing", help="approximate, or precise prefix cache.", axis="routing")
+    ] = None,
     encoder_cache_affinity: Annotated[
         bool | None,
         typer.Option("--encoder-cache-affinity/--no-encoder-cache-affinity", help="Score pods by media seen."),
     ] = None,
     ec_connector: Annotated[
-        str | None, _option("--ec-connector", help="ECCPUConnector, ECMooncakeConnector or ECExampleConnector.")
+        str | None,
+        _option(
+            "--ec-connector", help="ECCPUConnector, ECMooncakeConnector or ECExampleConnector.", axis="ecConnector"
+        ),
     ] = None,
     encoder_parallelism: Annotated[
-        str | None, _option("--encoder-parallelism", help="weights, or data: media items spread over the TP ranks.")
+        str | None,
+        _option(
+            "--encoder-parallelism",
+            help="weights, or data: media items spread over the TP ranks.",
+            axis="encoderParallelism",
+        ),
     ] = None,
     monitoring: Annotated[
         bool | None, typer.Option("--monitoring/--no-monitoring", help="Prometheus monitors.")

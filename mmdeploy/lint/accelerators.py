@@ -24,7 +24,6 @@ _SPREAD = (
     "--data-parallel-address", "-dpa", "--data-parallel-start-rank", "-dpr", "--data-parallel-hybrid-lb", "-dph",
     "--headless",
 )  # fmt: skip
-_CLUSTER = ("--nnodes", "-n", "--node-rank", "--distributed-executor-backend", "--dist-init-addr")
 
 
 @dataclass(frozen=True)
@@ -164,7 +163,7 @@ def group_of(engine: Engine, deployment: Deployment, ranks: Parallel | None) -> 
     size = group_size(pod)
     if size is None:
         # A cluster made by hand (Ray, several nodes by rank): its other members are not to be seen.
-        return None if engine.command.last(*_CLUSTER) is not None else Group(held, 1, ranks.local_only)
+        return None if _clustered(engine) else Group(held, 1, ranks.local_only)
     if size == 1 or ranks.local_only:
         return Group(held, 1 if ranks.local_only else size, ranks.local_only)
     worker = _worker_of(pod, deployment)
@@ -174,6 +173,12 @@ def group_of(engine: Engine, deployment: Deployment, ranks: Parallel | None) -> 
     if others is None:
         return None
     return Group(Accelerators(held.resource, held.count + (size - 1) * others.count, held.path), size, False)
+
+
+def _clustered(engine: Engine) -> bool:
+    nodes = engine.command.value("--nnodes", "-n")
+    backend = engine.command.value("--distributed-executor-backend")
+    return nodes not in (None, "1") or backend not in (None, "mp", "uni")
 
 
 def group_size(pod: Pod) -> int | None:

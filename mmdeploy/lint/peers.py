@@ -26,6 +26,12 @@ _MORE = re.compile(r"^\$(?:[@*]|[({]?\w*(?:ARG|OPT|FLAG|EXTRA|PARAM)\w*[)}]?)$",
 
 def stage(engine: Engine) -> str:
     """``encode``, ``prefill`` or ``decode``: by the role label, else by the role of the set, else by the flags."""
+    if engine.stage is None:  # asked for every pair of engines, worked out once
+        engine.stage = _stage(engine)
+    return engine.stage
+
+
+def _stage(engine: Engine) -> str:
     for word in (engine.pod.role, engine.pod.set_role):
         if word in _BY_LABEL:
             return _BY_LABEL[word]
@@ -55,7 +61,7 @@ def peers(deployment: Deployment, engine: Engine, *stages: str) -> list[Engine]:
     return [
         other
         for other in deployment.engines
-        if other is not engine and stage(other) in stages and together(deployment, engine, other)
+        if (other.stage or stage(other)) in stages and other is not engine and together(deployment, engine, other)
     ]
 
 

@@ -114,13 +114,13 @@ class Pod:
     leader: bool = False
     containers: list[Container] = field(default_factory=list)
 
-    @property
+    @cached_property
     def template(self) -> Mapping[str, Any]:
         """The template."""
         value = dig(self.document.value, self.path)
         return value if isinstance(value, Mapping) else {}
 
-    @property
+    @cached_property
     def spec(self) -> Mapping[str, Any]:
         """The PodSpec."""
         value = self.template.get("spec")
@@ -132,12 +132,12 @@ class Pod:
         value = dig(self.template, ("metadata", "labels"))
         return {str(key): str(item) for key, item in value.items()} if isinstance(value, Mapping) else {}
 
-    @property
+    @cached_property
     def role(self) -> str | None:
         """The label ``llm-d.ai/role``."""
         return self.labels.get(ROLE)
 
-    @property
+    @cached_property
     def title(self) -> str:
         """``Kind/name`` and the role of a set."""
         return f"{self.kind}/{self.name}" + (f" role {self.set_role}" if self.set_role else "")
@@ -169,18 +169,20 @@ class Engine:
     """A model server container: vLLM or SGLang."""
 
     container: Container
+    stage: str | None = None
+    """What it does in the deployment, once `mmdeploy.lint.peers` has found out."""
 
-    @property
+    @cached_property
     def kind(self) -> str:
         """``vllm`` or ``sglang``."""
         return self.container.program
 
-    @property
+    @cached_property
     def command(self) -> Command:
         """Its command line."""
         return self.container.command
 
-    @property
+    @cached_property
     def pod(self) -> Pod:
         """The pod it runs in."""
         return self.container.pod

@@ -21,7 +21,8 @@ def flag_of(argument: Any) -> str | None:
     first = argument[0] if isinstance(argument, list) and argument else argument
     if not isinstance(first, str) or not _FLAG.match(first):
         return None
-    name = first.split("=", 1)[0].replace("_", "-")
+    # A flag and its value in one item is a mistake (the engine takes the whole for a name), but it names the flag.
+    name = re.split(r"[=\s]", first, maxsplit=1)[0].replace("_", "-")
     return "--" + name.removeprefix("--no-") if name.startswith("--no-") else name
 
 

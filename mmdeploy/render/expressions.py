@@ -152,6 +152,10 @@ def evaluate_tree(value: Any, context: Mapping[str, Any], place: Place) -> Any:
 
 
 def _evaluate_at(text: str, context: Mapping[str, Any], place: Place) -> Any:
+    if "{%" in text:
+        raise BlueprintError(
+            f"{text!r} holds control flow", origin=str(place), next_step="a layer holds values and expressions, {{ … }}"
+        )
     if "{{" not in text:
         return text
     try:

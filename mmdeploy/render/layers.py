@@ -92,10 +92,14 @@ class Stack:
             origin = self._document.origin((part, index))
             if not isinstance(item, Mapping) or not isinstance(item.get("layer"), str):
                 raise BlueprintError("an entry is {layer: NAME, when: {FACT: VALUE}}", origin=origin)
+            for key in item:
+                if key not in ("layer", "when"):
+                    raise BlueprintError(f"unknown key {key!r}", origin=origin, nearest=["when", "layer"])
             when = item.get("when") or {}
-            for fact in when:
+            for fact, wanted in when.items():
                 if fact not in FACTS:
                     raise BlueprintError(f"unknown fact {fact!r}", origin=origin, nearest=nearest(fact, FACTS))
+                self._check_value(fact, wanted, origin)
             if not (self._catalog.blueprints / "layers" / f"{item['layer']}.yaml").is_file():
                 raise BlueprintError(
                     f"there is no layer {item['layer']!r}", origin=origin, nearest=nearest(item["layer"], self.files())
@@ -103,13 +107,27 @@ class Stack:
             entries.append(Entry(item["layer"], when))
         return entries
 
+    def _check_value(self, fact: str, wanted: Any, origin: str) -> None:
+        """A condition that can never hold: a value that its fact cannot have."""
+        known: dict[str, Iterable[str]] = {
+            "topology": self._catalog.topologies,
+            "accelerator": self._catalog.accelerators,
+            "server": [row.server for row in self._catalog.rows],
+            "provider": self._catalog.providers,
+            "release": self._catalog.release_names,
+        }
+        for value in wanted if isinstance(wanted, list) else [wanted]:
+            if fact in known and value not in known[fact]:
+                near = nearest(str(value), list(known[fact]))
+                raise BlueprintError(f"no {fact} is called {value!r}", origin=origin, nearest=near)
+
     def _check_every_file_is_named(self) -> None:
         named = {entry.layer for entry in (*self.modelserver, *self.router)}
         for name in self.files():
             if name not in named:
                 raise BlueprintError(
                     "no entry of stack.yaml names this layer",
-                    origin=f"blueprints/layers/{name}.yaml:1",
+                    origin=f"{self._catalog.label}/layers/{name}.yaml:1",
                     next_step="add {layer: " + name + ", when: {...}} to stack.yaml, or remove the file",
                 )
 
@@ -131,8 +149,10 @@ class Stack:
             known = ROUTER_KEYS if name.startswith("router/") else (*GROUPS, "objects", "source")
             _check_keys(document, (), document.value, known)
             for group in GROUPS:
-                if isinstance(document.value.get(group), Mapping):
-                    _check_keys(document, (group,), document.value[group], SECTIONS)
+                section = document.value.get(group, {})
+                if not isinstance(section, Mapping):
+                    raise BlueprintError(f"{group} must be a mapping of sections", origin=document.origin((group,)))
+                _check_keys(document, (group,), section, SECTIONS)
             self._layers[name] = Layer(name, document)
         return self._layers[name]
 

@@ -95,7 +95,10 @@ def _merge_items(
             merged = [other for other in merged if _identity(other, keys) != identity]
             known = {_identity(other, keys): at for at, other in enumerate(merged)}
             continue
-        value = merge(None if position is None else merged[position], item, there, provenance, (*path, identity))
+        below = None if position is None else merged[position]
+        if path and path[-1] == "env" and ("value" in item or "valueFrom" in item):
+            below = None  # a variable has one source: the later one replaces the earlier
+        value = merge(below, item, there, provenance, (*path, identity))
         if position is None:
             known[identity] = len(merged)
             merged.append(value)

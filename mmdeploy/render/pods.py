@@ -55,6 +55,11 @@ class RoleBuild:
         self.values = Values(raw, self.provenance, self._context, ROLE_FIELDS)
         self._context["role"] = self.values
 
+    def label_keys(self) -> set[str]:
+        """Keys of the labels that selectors are made from."""
+        keys = (key for value, place in self._sections("labels") for key in evaluate_tree(value, self._context, place))
+        return set(keys)
+
     def _forget(self, key: str) -> None:
         for path in [known for known in self.provenance.places if known[:1] == (key,)]:
             del self.provenance.places[path]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from mmdeploy.catalog import Catalog, Model, Release
 from mmdeploy.catalog.families import Family, from_processor_config
 from mmdeploy.documents import KeyPath
-from mmdeploy.errors import EstimatorMismatchError
+from mmdeploy.errors import EstimatorMismatchError, UsageError
 from mmdeploy.estimator.pairing import Pairing, judge, natural_estimate
 from mmdeploy.render.deployment import ResolvedRouter
 from mmdeploy.render.expressions import Noted
@@ -45,11 +46,30 @@ class Pricing:
     def family(self) -> Family | None:
         """How the served model turns media into tokens; None where neither catalog nor person says."""
         config, kwargs = self._spec["processorConfig"], self._spec["mmProcessorKwargs"]
-        family = self._catalog.families[self._model.family] if self._model.listed else None
+        with self._blaming("processorConfig", "give the model's own preprocessor_config.json"):
+            family = self._configured(config)
+        with self._blaming(
+            "mmProcessorKwargs", "see the model's preprocessor_config.json for what its processor takes"
+        ):
+            return family.with_processor_kwargs(kwargs) if family and kwargs else family
+
+    @contextmanager
+    def _blaming(self, field: str, next_step: str) -> Iterator[None]:
+        """Errors of the estimator's room with the place where the person said it, and something to do."""
+        try:
+            yield
+        except UsageError as problem:
+            if problem.origin is None and self._spec[field] is not None:
+                problem.origin = self._spec.place_of(field)
+            problem.next_step = problem.next_step or next_step
+            raise
+
+    def _configured(self, config: Mapping[str, Any] | None) -> Family | None:
+        family = self._catalog.family_of(self._model) if self._model.listed else None
         if config is not None:
             families = self._catalog.families
-            family = family.with_processor_config(config) if family else from_processor_config(config, families)
-        return family.with_processor_kwargs(kwargs) if family and kwargs else family
+            return family.with_processor_config(config) if family else from_processor_config(config, families)
+        return family
 
     @property
     def from_memory(self) -> str:
@@ -67,7 +87,8 @@ class Pricing:
         family = self.family
         block = said if said is not None else natural_estimate(family, video_supported=self.video) if family else {}
         if family is not None:
-            self.pairing = judge(block, family, video_supported=self.video)
+            with self._blaming("estimator", "leave the estimator out to get the block that fits"):
+                self.pairing = judge(block, family, video_supported=self.video)
             if not self.pairing.fits and said is not None:
                 self.mismatch = self.pairing.reason
                 if not insisted:

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 
 SET_NAME_LIMIT = 47
 """Characters of set name plus role name; LWS's webhook refuses more (disaggregatedset-observed.md, Shape)."""
-_LABEL_KEY = re.compile(r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$")
-_LABEL_VALUE = re.compile(r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$")
+_LABEL_KEY = re.compile(
+    r"(?:(?=[^/]{1,253}/)[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+)
+_LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
 
 def check(resolution: Resolution) -> None:
@@ -216,7 +218,8 @@ def handoff_fits(resolution: Resolution) -> None:
     path: KeyPath = ("mediaHandoff",)
     raw = ["mediaHandoff=raw"]
     if not resolution.facts["encodes"] or resolution.facts["server"] != "vllm":
-        raise _refuse(resolution, path, "a metadata-only hand-off needs vLLM encode pods", ["-t e-pd", "-t e-p-d"])
+        near = ["-t e-pd", "-t e-p-d"] if not resolution.facts["encodes"] else ["--server vllm"]
+        raise _refuse(resolution, path, "a metadata-only hand-off needs vLLM encode pods", near)
     if "metadata-handoff" not in resolution.release.features:
         raise _lacks(resolution, path, "the metadata-only hand-off", "vLLM 0.28", "metadata-handoff")
     if not resolution.model.handoffMetadata:
@@ -249,21 +252,27 @@ def _releases_with(resolution: Resolution, feature: str) -> list[str]:
 
 
 def accelerators_fit(resolution: Resolution) -> None:
-    """Tensor parallel size against accelerators, and TPU chips against the slice."""
+    """Ranks (tensor x data x pipeline parallel) against accelerators, and TPU chips against the slice."""
     for name, build in resolution.roles.items():
         tensor, count = build.values.plain("tensorParallelSize"), build.values.plain("accelerators")
         entry = resolution.catalog.accelerators[build.values["accelerator"]]
-        data = _flag_value(build, "--data-parallel-size")
-        if not any(tensor * data == count * times for times in entry["tensorParallel"]):
-            fitting = [f"{name}.tensorParallelSize={count * times}" for times in entry["tensorParallel"]]
-            key = "tensorParallelSize" if _is_said(resolution.said, (name, "tensorParallelSize")) else "accelerators"
+        further = _further_ranks(build)
+        if not any(tensor * further == count * times for times in entry["tensorParallel"]):
             raise _refuse(
-                resolution, (name, key),
-                f"{name}: tensor parallel size {tensor} does not fit {count} accelerator{'s' * (count != 1)} "
-                f"({entry['title']})",
-                [*fitting, f"{name}.accelerators={tensor * data}"], "change the two together",
+                resolution, _blamed_for_ranks(resolution, name, further),
+                f"{name}: tensor parallel size {tensor}{f' x {further} further ranks' * (further > 1)} does not fit "
+                f"{count} accelerator{'s' * (count != 1)} ({entry['title']})",
+                [f"{name}.accelerators={tensor * further}",
+                 *(f"{name}.tensorParallelSize={count * times // further}" for times in entry["tensorParallel"]
+                   if count * times % further == 0 and count * times // further != tensor)],
+                "change the two together",
             )  # fmt: skip
         _slice_fits(resolution, name, build, entry, count)
+
+
+def _blamed_for_ranks(resolution: Resolution, name: str, further: int) -> KeyPath:
+    keys = ("extraArgs",) if further > 1 else ("tensorParallelSize", "accelerators")
+    return (name, next((key for key in keys if _is_said(resolution.said, (name, key))), "accelerators"))
 
 
 def _slice_fits(resolution: Resolution, name: str, build: RoleBuild, entry: Mapping[str, Any], count: int) -> None:
@@ -271,22 +280,25 @@ def _slice_fits(resolution: Resolution, name: str, build: RoleBuild, entry: Mapp
     shape = (build.values.plain("nodeSelector") or {}).get(label) if label else None
     if shape is None:
         return
-    sides = [int(side) for side in re.findall(r"[0-9]+", shape)]
-    if prod(sides) != count:
+    chips = prod(int(side) for side in re.findall(r"[0-9]+", shape))
+    if chips != count:
+        odd = "accelerators" if _is_said(resolution.said, (name, "accelerators")) else "nodeSelector"
         raise _refuse(
-            resolution, (name, "accelerators" if "accelerators" in resolution.said.get(name, {}) else "nodeSelector"),
-            f"{name}: {count} chips do not fill the slice {shape} ({prod(sides)} chips); GKE wants a pod to ask for "
-            "all of them",
-            [f"{name}.accelerators={prod(sides)}"], "change node selector, chips and tensor parallel size together",
+            resolution, (name, odd),
+            f"{name}: {count} chips do not fill the slice {shape} ({chips} chips); GKE wants a pod to ask for all",
+            [f"--set {name}.accelerators={chips} --set {name}.tensorParallelSize={chips}"],
+            "change node selector, chips and tensor parallel size together",
         )  # fmt: skip
 
 
-def _flag_value(build: RoleBuild, flag: str) -> int:
+def _further_ranks(build: RoleBuild) -> int:
+    """Data and pipeline parallel ranks that the extra arguments add on each pod; 1 where they add none."""
+    ranks = 1
     for argument in group(build.values.plain("extraArgs") or []):
-        if flag_of(argument) == flag:
-            text = argument[1] if isinstance(argument, list) else argument.partition("=")[2]
-            return int(text) if str(text).isdigit() else 1
-    return 1
+        if flag_of(argument) in ("--data-parallel-size", "-dp", "--pipeline-parallel-size", "-pp", "--dp-size", "--dp"):
+            text = str(argument[1] if isinstance(argument, list) else argument.partition("=")[2])
+            ranks *= int(text) if text.isdigit() and int(text) > 0 else 1
+    return ranks
 
 
 def memory_nests(resolution: Resolution) -> None:
@@ -300,17 +312,29 @@ def memory_nests(resolution: Resolution) -> None:
     }
     for name, build in resolution.roles.items():
         for inner, outer in pairs:
-            if inner == "ecCacheBytes" and resolution.facts.get("ecConnector") != "ECCPUConnector":
+            if inner == "ecCacheBytes" and not _caches_embeddings(resolution, name):
                 continue
             if inner not in build.values or outer not in build.values:
                 continue
             small, large = build.values.plain(inner), build.values.plain(outer)
+            _refuse_nothing(resolution, name, outer, large)
             if small is not None and quantity(small) > quantity(large):
                 said = inner if _is_said(resolution.said, (name, inner)) else outer
                 raise _refuse(
                     resolution, (name, said), f"{name}: {inner} {small} is more than {outer} {large}: {words[inner]}",
                     [f"{name}.{inner}={large}", f"{name}.{outer}={small}"], "lower the one or raise the other",
                 )  # fmt: skip
+
+
+def _refuse_nothing(resolution: Resolution, name: str, key: str, value: Any) -> None:
+    if quantity(value) <= 0:
+        raise _refuse(resolution, (name, key), f"{name}.{key} is {value}: a limit of nothing lets nothing run")
+
+
+def _caches_embeddings(resolution: Resolution, role: str) -> bool:
+    """Whether a role's engine holds the encoder cache of ECCPUConnector."""
+    takes_part = role == "encode" or role in resolution.topology["groups"]["consumer"]
+    return takes_part and resolution.facts.get("ecConnector") == "ECCPUConnector"
 
 
 def kv_order_fits(resolution: Resolution) -> None:
@@ -320,8 +344,9 @@ def kv_order_fits(resolution: Resolution) -> None:
     prefill = resolution.roles["prefill"].values.plain("tensorParallelSize")
     decode = resolution.roles["decode"].values.plain("tensorParallelSize")
     if prefill > decode:
+        odd = "decode" if _is_said(resolution.said, ("decode", "tensorParallelSize")) else "prefill"
         raise _refuse(
-            resolution, ("prefill", "tensorParallelSize"),
+            resolution, (odd, "tensorParallelSize"),
             f"prefill runs with tensor parallel size {prefill}, decode with {decode}: NixlConnector does not move "
             "the KV cache to a smaller one",
             [f"prefill.tensorParallelSize={decode}", f"decode.tensorParallelSize={prefill}"], "make them equal",
@@ -335,7 +360,7 @@ def extra_arguments_are_free(resolution: Resolution) -> None:
         for argument in group(resolution.said.get(name, {}).get("extraArgs") or []):
             flag = flag_of(argument)
             entry = owned.get(flag.split(".")[0]) if flag else None
-            if entry is None:
+            if entry is None or entry.get("routing", resolution.facts["routing"]) != resolution.facts["routing"]:
                 continue
             field = entry.get("field")
             target = field if field and entry.get("top") else f"{name}.{field}" if field else None
@@ -350,12 +375,13 @@ def labels_are_legal(resolution: Resolution) -> None:
     """Labels that Kubernetes refuses, or that the deployment itself needs."""
     reserved = set(resolution.catalog.labels.values())
     for name, build in resolution.roles.items():
+        reserved |= build.label_keys()
         for kind in ("labels", "annotations", "nodeSelector"):
             for key, value in (build.values.plain(kind) or {}).items():
                 path = (name, kind, key)
-                if not _LABEL_KEY.match(key):
+                if not _LABEL_KEY.fullmatch(key):
                     raise _refuse(resolution, path, f"{name}.{kind}: {key!r} is not a legal key")
-                if kind != "annotations" and not _LABEL_VALUE.match(value):
+                if kind != "annotations" and not _LABEL_VALUE.fullmatch(value):
                     raise _refuse(
                         resolution, path, f"{name}.{kind}: {value!r} is not a legal value of {key}",
                         [re.sub(r"[^A-Za-z0-9._-]", "-", value)[:63].strip("-._")],
@@ -366,6 +392,18 @@ def labels_are_legal(resolution: Resolution) -> None:
                         resolution, path, f"{name}.labels sets {key}, which pools and selectors are made from", None,
                         "remove it; the deployment sets it",
                     )  # fmt: skip
+
+
+def variables_have_one_source(resolution: Resolution) -> None:
+    """A variable with a value and a source of values, or with neither: Kubernetes refuses it."""
+    for name in resolution.roles:
+        for variable, value in (resolution.said.get(name, {}).get("extraEnv") or {}).items():
+            if isinstance(value, Mapping) and len({"value", "valueFrom"} & set(value)) != 1:
+                raise _refuse(
+                    resolution, (name, "extraEnv"),
+                    f"{name}.extraEnv.{variable} needs either value or valueFrom, not {', '.join(value) or 'nothing'}",
+                    [f"{name}.extraEnv.{variable}=TEXT"], "give the variable one source",
+                )  # fmt: skip
 
 
 RULES = (
@@ -382,6 +420,7 @@ RULES = (
     memory_nests,
     kv_order_fits,
     extra_arguments_are_free,
+    variables_have_one_source,
     labels_are_legal,
 )
 

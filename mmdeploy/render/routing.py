@@ -12,6 +12,7 @@ from mmdeploy.render.expressions import Place, evaluate_tree, plain
 from mmdeploy.render.layers import Layer, Stack
 from mmdeploy.render.merge import Provenance, merge
 from mmdeploy.render.pods import as_object
+from mmdeploy.words import nearest
 
 
 def resolve_router(
@@ -39,7 +40,7 @@ def resolve_router(
                     config = merge(config, patch, place, provenance, ("config",))
         for index, entry in enumerate(layer.value.get("objects", ())):
             objects.append(as_object(evaluate_tree(entry, inner, Place(layer.document, ("objects", index)))))
-    _check_references(config, layers)
+    _check_references(config, layers, provenance)
     values_notes: dict[KeyPath, str] = {}
     config_notes: dict[KeyPath, str] = {}
     router = ResolvedRouter(
@@ -59,13 +60,15 @@ def _last(layers: list[Layer], name: str, context: Mapping[str, Any]) -> Any:
     raise BlueprintError(f"no router layer of this deployment says {name}", origin="blueprints/stack.yaml")
 
 
-def _check_references(config: Mapping[str, Any], layers: list[Layer]) -> None:
+def _check_references(config: Mapping[str, Any], layers: list[Layer], provenance: Provenance) -> None:
     declared = {plugin.get("name", plugin.get("type")) for plugin in config["plugins"]}
     for profile in config["schedulingProfiles"]:
         for entry in profile["plugins"]:
-            if entry["pluginRef"] not in declared:
+            name = entry["pluginRef"]
+            if name not in declared:
+                path = ("config", "schedulingProfiles", profile["name"], "plugins", name, "pluginRef")
                 raise BlueprintError(
-                    f"profile {profile['name']!r} refers to {entry['pluginRef']!r}, which no layer declares",
-                    origin=layers[-1].document.name,
-                    nearest=sorted(str(name) for name in declared),
+                    f"profile {profile['name']!r} refers to {name!r}, which no layer declares",
+                    origin=str(provenance.places.get(path, layers[-1].document.name)),
+                    nearest=nearest(name, sorted(str(known) for known in declared)),
                 )

@@ -39,6 +39,7 @@ def inferred(resolution: Resolution) -> Iterator[str]:
             f"needs LeaderWorkerSet {version} or newer with enableDisaggregatedSet=true (--workload Deployment is the "
             "form that was published)"
         )
+        yield from _long_set_names(resolution)
     if facts.get("ecConnector") == "ECMooncakeConnector":
         yield "unverified: the routing sidecar has no Mooncake mode and hands the encoder's answer on unchanged"
     if facts["routing"] == "precise":
@@ -49,6 +50,23 @@ def inferred(resolution: Resolution) -> Iterator[str]:
         yield (
             "unverified: the routing sidecar always forwards the media; a metadata-only hand-off needs a client or "
             "proxy that rewrites requests"
+        )
+
+
+ORDINAL_NAME_LIMIT = 40
+"""Characters of set name plus role name: with ``-0-``, a revision and the StatefulSet controller's own ``-`` and ten
+characters, the label it puts on a pod stays within Kubernetes' 63."""
+
+
+def _long_set_names(resolution: Resolution) -> Iterator[str]:
+    """Names that the webhook allows, but whose StatefulSets (groupIdentity Ordinal or none) may never make a pod."""
+    if resolution.spec["groupIdentity"] == "Hash":
+        return
+    prefix, longest = resolution.spec["namePrefix"], max(resolution.roles, key=len)
+    if len(prefix) + len(longest) > ORDINAL_NAME_LIMIT:
+        yield (
+            f"inferred: without groupIdentity Hash, {prefix!r} with role {longest!r} is too long for a label that the "
+            f"StatefulSet controller puts on its pods; keep the two within {ORDINAL_NAME_LIMIT} characters (namePrefix)"
         )
 
 

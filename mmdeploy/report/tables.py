@@ -18,7 +18,7 @@ def table(
     ``columns`` maps a row's key to its heading, in order; ``droppable`` lists keys that may go, the first first.
     """
     shown, dropped = dict(columns), []
-    for key in droppable:
+    for key in (key for key in droppable if key in shown):
         if _width_of(shown, rows) <= width():
             break
         dropped.append(shown.pop(key))

@@ -277,7 +277,7 @@ WRONG: dict[str, tuple[str, str, str, list[str], list[str]]] = {
         [],
         ["role.memry", "memry"],
     ),
-    "object that is nothing": (AGGREGATION, "    shm: 20Gi", '    shm: "{{ rle.memory }}"', [], ["'rle' is undefined"]),
+    "object that is nothing": (AGGREGATION, "    shm: 20Gi", '    shm: "{{ rle.memory }}"', [], ["'{{ rle.memory }}'"]),
     "syntax of an expression": (AGGREGATION, "    shm: 20Gi", '    shm: "{{ role. }}"', [], ["role."]),
     "expression that is never closed": (AGGREGATION, "    shm: 20Gi", '    shm: "{{ role.memory"', [], ["role.memory"]),
     "expression that divides by zero": (AGGREGATION, "    replicas: 8", '    replicas: "{{ 1 // 0 }}"', [], ["zero"]),

@@ -11,6 +11,9 @@ import jsonschema
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from mmdeploy.lint import judgement
+from mmdeploy.lint.findings import Finding, Level
+from mmdeploy.lint.source import Position
 from mmdeploy.report import findings as report
 from tests.cli.program import run
 from tests.lint import sarif
@@ -251,11 +254,23 @@ def test_explain_names_the_nearest() -> None:
     assert "MMD90" in done.stderr
 
 
-def test_render_refuses_what_lint_finds(place: Path) -> None:
-    words = ("render", "-t", "e-pd", "-d", "out", "--set", 'decode.extraArgs=["--mm-encoder-only"]')
-    done = run(*words)
-    if done.status == 2:
-        pytest.skip("render refuses the flag itself")
-    assert done.status == 3
+def test_render_refuses_what_lint_finds(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = Finding(
+        "MMD101",
+        Level.error,
+        Position("router/values.yaml", 3, 1),
+        "Helm values",
+        "router",
+        "it is wrong",
+        "fix it",
+        "x",
+        "",
+    )
+    monkeypatch.setattr(judgement, "errors_of_bundle", lambda *given: [wrong])
+    for words in (("-d", "out"), ("-d", "out", "--check"), ("-o", "yaml")):
+        done = run("render", "-t", "e-pd", *words)
+        assert (done.status, done.stdout) == (3, "")
+        assert "have 1 error, so they are not written" in done.stderr
+        assert "MMD101 router/values.yaml:3:1 Helm values: it is wrong" in done.stderr
     assert not (place / "out").exists()
-    assert "they are not written" in done.stderr
+    assert run("render", "-t", "e-pd", "--explain").status == 0, "what is wrong can still be looked into"

@@ -45,7 +45,8 @@ def unknown_flag(deployment: Deployment) -> Iterator[Found]:
         facts = facts_of(deployment.tables, engine)
         for flag in engine.command.flags:
             name = _own(flag)
-            if flag.name == "-m" or (engine.kind, name) in told or facts.flag(name, None).state != "unknown":
+            known = facts.flag(name, engine.version).state != "unknown"
+            if flag.name == "-m" or (engine.kind, name) in told or known:
                 continue
             told.add((engine.kind, name))
             other = EngineFacts(deployment.tables, "sglang" if engine.kind == "vllm" else "vllm")
@@ -194,11 +195,12 @@ def _json_cause(engine: Engine, flag: Flag, text: str, problem: str) -> tuple[st
             f"{name}: the shell takes the double quotes away and leaves {text}, which is not JSON",
             "put the JSON into single quotes inside the shell string",
         )
-    pairs = re.fullmatch(r"(\w+)=(\d+)", text)
-    if pairs:
+    if re.fullmatch(r"\w+=\w+(,\w+=\w+)*", text):
+        pairs = [pair.split("=") for pair in text.split(",")]
+        written = ",".join(f'"{key}":{value}' if value.isdigit() else f'"{key}":"{value}"' for key, value in pairs)
         return (
             f"{name}: {text} is the old key=value form, which is not JSON any more",
-            f'write {name}={{"{pairs[1]}":{pairs[2]}}}',
+            f"write {name}={{{written}}}",
         )
     if re.match(r"[{\[]\s*'", text):
         return f"{name}: JSON strings stand in double quotes, but {text} has single ones", "use double quotes"

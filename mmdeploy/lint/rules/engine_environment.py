@@ -11,7 +11,7 @@ from mmdeploy.documents import KeyPath
 from mmdeploy.lint.engines import EngineFacts, Knowledge, facts_of, model_of
 from mmdeploy.lint.findings import Found, Level, rule
 from mmdeploy.lint.index import Deployment
-from mmdeploy.lint.peers import opaque, raw_arguments, subject
+from mmdeploy.lint.peers import opaque, raw_arguments, set_in_script, subject
 from mmdeploy.lint.pods import Container, Engine
 from mmdeploy.lint.source import dig
 
@@ -278,6 +278,35 @@ def _may_hold(engine: Engine, name: str, volume: Mapping[str, Any] | None) -> bo
         container.init and any(volume_name == name for _, volume_name, _ in container.mounts())
         for container in engine.pod.containers
     )
+
+
+@rule("MMD326", Level.warning, "llm-d-guides.md §2.3 (model-cache); field.md §4.2 (Storage and download)")
+def unused_cache(deployment: Deployment) -> Iterator[Found]:
+    """A volume for models that downloads do not go to."""
+    for engine in deployment.engines:
+        notes = facts_of(deployment.tables, engine).notes["cacheFolders"]
+        if _hub_id(engine) is None or opaque(engine):
+            continue
+        if any(set_in_script(engine.container, name) for name in notes["variables"]):
+            continue
+        folders = _folders(engine, notes)
+        if any((found := _mount_of(engine, folder)) is not None and _kept(engine, found[0]) for folder in folders):
+            continue
+        for path, name, place in engine.container.mounts():
+            words = " ".join((path, name, str(dig(engine.pod.volume(name), ("persistentVolumeClaim", "claimName")))))
+            used = any(path in text for text, _ in raw_arguments(engine.container))
+            if _kept(engine, name) and not used and any(word in words.lower() for word in notes["words"]):
+                yield Found(
+                    engine.pod.document, place, subject(engine),
+                    f"{path} looks like a place for models, but {engine.model} is downloaded to {folders[0]} at every "
+                    "start of a pod",
+                    f"set HF_HOME to {path}, or give the path of a local copy as the model",
+                )  # fmt: skip
+
+
+def _kept(engine: Engine, name: str) -> bool:
+    """Whether a volume outlives the pod."""
+    return any(kind in (engine.pod.volume(name) or {}) for kind in ("persistentVolumeClaim", "hostPath", "nfs"))
 
 
 @rule("MMD319", Level.warning, "llm-d-guides.md §5")

@@ -104,14 +104,17 @@ def wrong_half(deployment: Deployment) -> Iterator[Found]:
                 "although this engine is to take encodings",
                 "remove it; a consumer needs no flag to accept encodings",
             )  # fmt: skip
-    for engine in of_kind(deployment, "vllm", ENCODE):
-        limits = _json(engine, "--limit-mm-per-prompt")
+    for engine in _vllm(deployment):
+        encodes, takes = stage(engine) == ENCODE, engine.ec_role in ("ec_consumer", "ec_both")
+        limits = _json(engine, "--limit-mm-per-prompt") if encodes or takes else {}
         none = [name for name, limit in limits.items() if limit in (0, {"count": 0})]
-        if limits and len(none) == len(limits):
+        if none and (len(none) == len(limits) or "image" in none):
+            what = "is there to encode media" if encodes else "gets the media of each request beside their encodings"
             yield Found(
                 engine.pod.document, engine.command.path_of("--limit-mm-per-prompt"), subject(engine),
-                f"--limit-mm-per-prompt allows no {' and no '.join(none)}, but this engine is there to encode media",
-                "allow at least one item; every encode call carries one",
+                f"--limit-mm-per-prompt allows no {' and no '.join(none)}, but this engine {what}: such requests get "
+                "400",
+                "allow as many items as requests may hold",
             )  # fmt: skip
 
 

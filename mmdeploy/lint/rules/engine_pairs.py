@@ -1,4 +1,5 @@
-"""3xx: what engines that hand work to each other must have in common: model, names, and how media are read."""
+"""3xx: what engines that hand work to each other must have in common (model, names, how media are read), and where
+others reach them."""
 
 from __future__ import annotations
 
@@ -8,12 +9,14 @@ from typing import Any
 
 from mmdeploy.documents import KeyPath
 from mmdeploy.lint.commands import NotJsonError
+from mmdeploy.lint.engines import facts_of
 from mmdeploy.lint.findings import Found, Level, rule
 from mmdeploy.lint.index import Deployment
 from mmdeploy.lint.peers import arguments, cache_pairs, encoder_pairs, opaque, stage, subject
 from mmdeploy.lint.pods import Engine
 
 _UNREADABLE = object()
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 @rule("MMD310", Level.error, "model-servers.md §0.8, §1.1, §1.3, §1.4")
@@ -135,3 +138,22 @@ def different_names(deployment: Deployment) -> Iterator[Found]:
 def _names(engine: Engine) -> tuple[str, ...]:
     flag = engine.command.last("--served-model-name")
     return (flag.values if flag is not None else ()) or ((engine.model,) if engine.model else ())
+
+
+@rule("MMD327", Level.error, "vllm-flags.csv, sglang-flags.csv (--host)")
+def listens_to_itself(deployment: Deployment) -> Iterator[Found]:
+    """An engine that only its own pod can reach."""
+    for engine in deployment.engines:
+        flag = engine.command.last("--host")
+        facts = facts_of(deployment.tables, engine)
+        row = facts.flag("--host", engine.version).row
+        default = "" if row is None else facts.default_at(row, engine.version) if engine.version else row["default"]
+        host = flag.value if flag is not None else default if not opaque(engine) else ""
+        if host not in _LOOPBACK:
+            continue
+        said = f"--host={host}" if flag is not None else f"without --host the engine takes {host}, so it"
+        yield Found(
+            engine.pod.document, (flag.value_path or flag.path) if flag else arguments(engine.container),
+            subject(engine), f"{said} listens to its own pod only: neither the pool nor the probes reach it",
+            "write --host=0.0.0.0", Level.warning if engine.pod.sidecar is not None else None,
+        )  # fmt: skip

@@ -85,13 +85,14 @@ def _words(labels: Any) -> str:
 @rule("MMD802", Level.warning, "kubeai-project/kubeai#391; llm-d-guides.md §9")
 def no_such_port(deployment: Deployment) -> Iterator[Found]:
     """A port that no selected pod (or Service) has, or a path that engines do not serve."""
+    services = _by_label(deployment)
     for monitor in monitors(deployment):
         pods = _targets(deployment, monitor)
         for endpoint in monitor.endpoints if pods else ():
             yield from _port(monitor, endpoint, pods)
             yield from _path(deployment, monitor, endpoint)
         if not monitor.of_pods:
-            yield from _service_port(deployment, monitor)
+            yield from _service_port(monitor, services)
 
 
 def _port(monitor: Monitor, endpoint: Endpoint, pods: list[Pod]) -> Iterator[Found]:
@@ -118,8 +119,22 @@ def _path(deployment: Deployment, monitor: Monitor, endpoint: Endpoint) -> Itera
         )  # fmt: skip
 
 
-def _service_port(deployment: Deployment, monitor: Monitor) -> Iterator[Found]:
-    services = [item for item in deployment.kind("Service") if _chosen(monitor, item)]
+def _by_label(deployment: Deployment) -> Mapping[tuple[str, str], list[Object]]:
+    """Services by each of their labels: comparing every monitor with every Service would take too long."""
+    found: dict[tuple[str, str], list[Object]] = {}
+    for item in deployment.kind("Service"):
+        labels = item.get("metadata", "labels")
+        for key, value in labels.items() if isinstance(labels, Mapping) else ():
+            found.setdefault((str(key), str(value)), []).append(item)
+    return found
+
+
+def _service_port(monitor: Monitor, by_label: Mapping[tuple[str, str], list[Object]]) -> Iterator[Found]:
+    wanted = monitor.object.get("spec", "selector", "matchLabels")
+    first = (
+        next(((str(key), str(value)) for key, value in wanted.items()), None) if isinstance(wanted, Mapping) else None
+    )
+    services = [item for item in by_label.get(first, ()) if _chosen(monitor, item)] if first else []
     for endpoint in monitor.endpoints if services else ():
         port, key = endpoint.port
         if port is None or key == "targetPort" or any(port in service_ports(item) for item in services):
@@ -141,7 +156,7 @@ def _chosen(monitor: Monitor, service: Object) -> bool:
 @rule("MMD803", Level.warning, "llm-d-guides.md §9 (no PodMonitor for encode)")
 def unwatched_role(deployment: Deployment) -> Iterator[Found]:
     """Some model servers are scraped and others are not."""
-    listed = [monitor for monitor in monitors(deployment) if _ours(deployment, monitor)]
+    listed = [monitor for monitor in monitors(deployment) if deployment.engines and _ours(deployment, monitor)]
     watched = [pod for monitor in listed for pod in _targets(deployment, monitor)]
     if not watched or any(not monitor.of_pods and _of_engines(deployment, monitor) for monitor in listed):
         return
@@ -218,10 +233,11 @@ def token_without_rights(deployment: Deployment) -> Iterator[Found]:
     for monitor in monitors(deployment):
         for endpoint in monitor.endpoints:
             picker = endpoint.port[0] in (_notes(deployment)["pickerPort"], _notes(deployment)["pickerPortNumber"])
-            enabled = deployment.router.value("router", "monitoring", "prometheus", "enabled")
-            rendered = any(item.program == "epp" for pod in deployment.pods for item in pod.containers)
-            if not picker or not endpoint.authorised or rendered or not deployment.router.values:
+            if not picker or not endpoint.authorised or not deployment.router.values:
                 continue
+            enabled = deployment.router.value("router", "monitoring", "prometheus", "enabled")
+            if any(item.program == "epp" for pod in deployment.pods for item in pod.containers):
+                continue  # the rendered chart shows its own rights
             if _guarded(deployment) and (enabled is None or enabled[0] is not True):
                 yield Found(
                     monitor.object.document, endpoint.path, monitor.object.title,

@@ -22,6 +22,7 @@ from mmdeploy.lint.index import Deployment, Object
 from mmdeploy.lint.router import Values
 from mmdeploy.lint.scrapes import matches
 from mmdeploy.lint.source import dig
+from mmdeploy.words import nearest
 
 
 def _notes(deployment: Deployment) -> Mapping[str, Any]:
@@ -118,7 +119,8 @@ def _pool_named(
         yield Found(
             route.document, (*path, "name"), route.title,
             f"there is no InferencePool {name} here, only {', '.join(sorted(pool.name for pool in pools))}",
-            f"write name: {pools[0].name}",
+            f"write name: {(nearest(name, [pool.name for pool in pools]) or [pools[0].name])[0]}",
+            None if nearest(name, [pool.name for pool in pools]) else Level.warning,
         )  # fmt: skip
         return
     groups = {str(pool.document.value.get("apiVersion", "")).partition("/")[0] for pool in named}
@@ -140,12 +142,14 @@ def route_admitted(deployment: Deployment) -> Iterator[Found]:
         named = [item for item in gateways if item.name == wish.gateway]
         if named:
             yield from _place(deployment, wish, named)
-        elif gateways and wish.gateway:
-            near = ", ".join(sorted(item.name for item in gateways))
+            continue
+        # Another name altogether may well be that of a Gateway which is not among the files.
+        near = nearest(wish.gateway, [item.name for item in gateways])
+        if near:
             yield Found(
                 wish.document, wish.path, wish.title,
-                f"it hangs on the Gateway {wish.gateway}, and the Gateways here are {near}: the route is not accepted",
-                f"name {gateways[0].name}",
+                f"it hangs on the Gateway {wish.gateway}, and the one here is {near[0]}: the route is not accepted",
+                f"name {near[0]}",
             )  # fmt: skip
 
 

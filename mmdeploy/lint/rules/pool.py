@@ -172,12 +172,14 @@ def encoder_gets_chat(deployment: Deployment) -> Iterator[Found]:
 
 
 def _only_encodes(pod: Pod) -> bool:
-    """Whether flags say so outright; a wrong EC role is MMD4xx's to tell."""
+    """Whether flags leave no doubt. One wrong flag on a pod that is labelled for other work is not mine to tell."""
     engine = pod.engine
     if engine is None:
         return False
-    flagged = engine.command.on("--mm-encoder-only") or engine.command.last("--encoder-only") is not None
-    return flagged or (engine.encodes_only and pod.role is None)
+    if engine.kind == "sglang":
+        return engine.command.last("--encoder-only") is not None
+    signs = (engine.command.on("--mm-encoder-only"), engine.ec_role == "ec_producer")
+    return all(signs) if pod.role is not None and pod.role != "encode" else any(signs)
 
 
 def _by_labels(deployment: Deployment) -> Iterator[Found]:

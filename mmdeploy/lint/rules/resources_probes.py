@@ -118,6 +118,8 @@ def _wrong_port(
         message = f"no port of the container is called {port!r} (named: {names}): {item.kind} always fails"
         fix = "use the name of a containerPort, or a number"
     elif sidecar is not None and port == (sidecar.command.integer("--port") or 8000):
+        if action[0] == "httpGet" and action[1].get("path") != "/health":
+            return None  # the sidecar passes everything else on to the engine
         message = f"{who}, which is the sidecar's: its /health answers 200 for a dead engine too"
         fix = f"probe port {listens}, where the engine listens"
     elif _serves_another(item.engine, port) or port in _called(deployment):
@@ -204,35 +206,33 @@ def probe_scheme(deployment: Deployment) -> Iterator[Found]:
             )  # fmt: skip
 
 
-def shortest_load(deployment: Deployment, engine: Engine) -> tuple[int, Level]:
-    """Seconds that a model needs at least, and how sure that is: by its size, where the name tells it."""
+def _shortest_load(deployment: Deployment, engine: Engine) -> tuple[int, int]:
+    """Seconds below which a model is never loaded, and below which it hardly is: by its size, if its name tells it."""
     facts = deployment.tables.notes("platform")["probes"]
     sizes = [float(number) for number in _BILLIONS.findall(re.sub(r"[-_/]", " ", engine.model or ""))]
-    if sizes and max(sizes) >= facts["largeModel"]:
-        return int(facts["largeLoad"]), Level.warning
-    return int(facts["shortestLoad"]), Level.error
+    never, hardly = facts["largeLoad" if sizes and max(sizes) >= facts["largeModel"] else "load"]
+    return int(never), int(hardly)
 
 
 @rule("MMD513", Level.error, "kserve/kserve#5062; model-servers.md §6 (70 s for a toy model)")
 def time_to_start(deployment: Deployment) -> Iterator[Found]:
     """A container that is killed before its model can be in memory, and again, and again."""
-    shortest = int(deployment.tables.notes("platform")["probes"]["shortestLoad"])
     for engine in deployment.engines:
         startup = probe(deployment, engine, "startupProbe")
         judged = startup or probe(deployment, engine, "livenessProbe")
         if judged is None or judged.budget <= 0 or (startup is None and judged.action is None):
             continue
-        needed, level = shortest_load(deployment, engine)
-        if judged.budget >= needed:
+        never, hardly = _shortest_load(deployment, engine)
+        if judged.budget >= hardly:
             continue
         said = "the container is killed" if startup else "without a startup probe the container is killed"
         yield judged.found(
             ("failureThreshold",), f"{said} after {judged.budget} s (delay {judged.seconds('initialDelaySeconds')} + "
             f"{judged.seconds('periodSeconds')} x {judged.seconds('failureThreshold')}), and a model of this size "
-            f"needs {needed} s or more",
+            f"hardly ever loads in less than {hardly} s",
             "raise failureThreshold; the guide gives 120 times 30 s" if startup
             else "add a startupProbe on /v1/models; the guide gives it 120 failures of 30 s",
-            Level.error if judged.budget < shortest else level,
+            Level.error if judged.budget < never else Level.warning,
         )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -103,14 +104,20 @@ def _cache_size(engine: Engine, notes: Mapping[str, Any]) -> Iterator[Found]:
     value = extra(config, "ec").get(notes["size"])
     if name_of(config, "ec") != notes["connector"] or value is None or "$" in str(value):
         return
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if (number and value > 0) or (isinstance(value, str) and value.strip().isdigit() and int(value) > 0):
+    text = str(value).strip()
+    number = None if isinstance(value, bool) or not re.fullmatch(r"\d{1,30}(\.\d*)?", text) else float(text)
+    if number is not None and number >= notes["least"]:
         return
-    problem = "is refused like a missing one" if value in (0, "0") else "is not a number of bytes"
+    if number:
+        what, level = "holds not even one picture: the consumer encodes everything again", Level.warning
+    elif number == 0:
+        what, level = "is refused like a missing one: the engine stops after it has loaded the weights", None
+    else:
+        what, level = "is not a number of bytes: the engine stops after it has loaded the weights", None
     yield Found(
         engine.pod.document, place(engine, EC, "ec_connector_extra_config", notes["size"]), subject(engine),
-        f"{notes['size']} is {value!r}, which {problem}: the engine stops after it has loaded the weights",
-        "write the number of bytes, such as 4294967296 for 4 GiB",
+        f"{notes['size']} is {value!r}, which {what}", "write the number of bytes, such as 4294967296 for 4 GiB",
+        level,
     )  # fmt: skip
 
 

@@ -30,7 +30,8 @@ def _serves_encodings(deployment: Deployment, engine: Engine) -> bool:
     nixl = _notes(deployment)["encoder"]["nixl"]
     config = config_of(engine, EC)
     on = str(extra(config, "ec").get(nixl["key"])).lower() in ("true", "1", "yes")
-    return name_of(config, "ec") == nixl["connector"] and on and engine.ec_role == "ec_producer" and not engine.forked
+    produces = engine.ec_role == "ec_producer" and stage(engine) == ENCODE and not engine.forked
+    return name_of(config, "ec") == nixl["connector"] and on and produces
 
 
 def _uses_nixl(deployment: Deployment, engine: Engine) -> bool:
@@ -187,6 +188,24 @@ def no_transport(deployment: Deployment) -> Iterator[Found]:
                 f"{transports['variable']} allows only {', '.join(words)} between nodes, but this container asks for "
                 "no RDMA device: the transfer agent finds no transport",
                 f"add tcp to {transports['variable']}, or ask for the device (such as rdma/ib) in the resources",
+            )  # fmt: skip
+    yield from _absent_devices(deployment)
+
+
+def _absent_devices(deployment: Deployment) -> Iterator[Found]:
+    networks = _notes(deployment)["networks"]
+    name, prefixes = networks["onlyRdma"]["variable"], tuple(networks["onlyRdma"]["prefixes"])
+    for engine in deployment.engines:
+        words = [word.strip() for word in str((engine.container.variable(name) or {}).get("value") or "").split(",")]
+        named = [word for word in words if word]
+        if not named or not all(word.startswith(prefixes) for word in named) or _has_rdma(engine, networks):
+            continue
+        if _transfers_over_ucx(deployment, engine):
+            yield Found(
+                engine.pod.document, (*engine.container.variable_path(name), "value"), subject(engine),
+                f"{name} names only {', '.join(named)}, but this container asks for no RDMA device",
+                "ask for the device (such as rdma/ib) in the resources, or name the network interface",
+                Level.warning,
             )  # fmt: skip
 
 

@@ -75,10 +75,11 @@ def stage_without_transfer(deployment: Deployment) -> Iterator[Found]:
 
 
 def _without_producer(deployment: Deployment) -> Iterator[Found]:
-    for engine in of_kind(deployment, "vllm", PREFILL, DECODE):
-        others = [*peers(deployment, engine, ENCODE, PREFILL, DECODE), engine]
-        produced = any(stage(other) == ENCODE or other.ec_role in ("ec_producer", "ec_both") for other in others)
-        if engine.ec_role == "ec_consumer" and not produced:
+    engines = of_kind(deployment, "vllm")
+    if any(stage(engine) == ENCODE or engine.ec_role in ("ec_producer", "ec_both") for engine in engines):
+        return
+    for engine in engines:
+        if engine.ec_role == "ec_consumer":
             yield Found(
                 engine.pod.document, place(engine, EC, "ec_role"), subject(engine),
                 "this engine is to take encodings, but nothing among these files produces any",

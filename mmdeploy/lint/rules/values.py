@@ -333,9 +333,9 @@ def _older(version: str, oldest: str) -> bool:
 
 @rule("MMD255", Level.warning, "llm-d/llm-d#2285; llm-d-guides.md §19.15; router.md §0")
 def skew(deployment: Deployment) -> Iterator[Found]:
-    """Router and sidecar of two versions: configuration, headers and flags drift apart."""
+    """A router that floats beside a pinned sidecar: configuration, headers and flags drift apart."""
     release = deployment.release
-    if not release.known or release.router == release.sidecar:
+    if not release.known or release.router != "main" or release.sidecar == "main":
         return
     for pod in deployment.pods:
         if pod.sidecar is not None and pod.sidecar.image:
