@@ -98,7 +98,7 @@ def schema(
 
 
 def _print(kind: str, key: str, rows: list[dict[str, Any]], columns: tuple[str, ...], output: Form) -> None:
-    from mmdeploy.report import documents, tables
+    from mmdeploy.report import documents, problems, tables
 
     if output is Form.json:
         print(documents.as_json({"schemaVersion": 1, "kind": kind, key: rows}), end="")
@@ -107,4 +107,5 @@ def _print(kind: str, key: str, rows: list[dict[str, Any]], columns: tuple[str, 
     text, dropped = tables.table({name: headings.get(name, name) for name in columns}, rows, DROPPABLE)
     print(text, end="")
     if dropped:
-        print(f"left out on this narrow terminal: {', '.join(dropped)} (-o json has everything)", file=sys.stderr)
+        note = f"left out on this narrow terminal: {', '.join(dropped)} (-o json has everything)"
+        print(problems.remark(note), file=sys.stderr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,9 +21,11 @@ def _text(value: Any) -> str:
 
 def _line(path: str, value: str, origin: str) -> str:
     said = f"{path} = {value}"
-    room = width() - len(said) - len(origin) - 2
-    if width() == WIDE:
+    columns = width()
+    room = columns - len(said) - len(origin) - 2
+    if columns == WIDE:
         return f"{said}\t{origin}\n"
     if room >= 0:
         return f"{said}  {' ' * room}{style(origin, 'dim')}\n"
-    return f"{said}\n    {style(origin, 'dim')}\n"
+    lines = textwrap.wrap(said, columns, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    return "\n".join([*lines, f"    {style(origin, 'dim')}"]) + "\n"

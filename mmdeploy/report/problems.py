@@ -30,6 +30,11 @@ def warning(text: str) -> str:
     return style("warning: ", "yellow", sys.stderr) + _wrapped(text, 9)
 
 
+def remark(text: str) -> str:
+    """Talk that is neither error nor warning."""
+    return _wrapped(text, 0)
+
+
 def _wrapped(text: str, indent: int) -> str:
     columns = max(40, width(sys.stderr) - indent)
     lines = textwrap.wrap(text, columns, break_long_words=False, break_on_hyphens=False) or [""]
