@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +16,18 @@ from typing import Any
 from mmdeploy import documents
 from mmdeploy.documents import KeyPath
 from mmdeploy.errors import SpecError, UsageError
-from mmdeploy.spec import FILE_FIELDS, ROLES, DeploymentSpec, fields_of, in_words, takes_text, validate
+from mmdeploy.misfits import kind_of
+from mmdeploy.spec import (
+    FILE_FIELDS,
+    ROLES,
+    DeploymentSpec,
+    fields_of,
+    holds_mapping,
+    holds_texts,
+    in_words,
+    takes_text,
+    validate,
+)
 from mmdeploy.words import nearest
 
 PREFIX = "MMDEPLOY_"
@@ -51,6 +61,8 @@ class Inputs:
 
     def put(self, path: KeyPath, value: Any, origin: str) -> None:
         """Set a value; what stood below the path before is gone."""
+        if len(path) > 1:
+            self.read_nested(str(path[0]))
         tree = self.values
         for step in path[:-1]:
             below = tree.get(str(step))
@@ -62,13 +74,29 @@ class Inputs:
         self.origins[path] = origin
 
     def origin_of(self, path: KeyPath) -> str:
-        """Where the value at ``path`` came from: an option, a variable, or ``file:line:column``."""
+        """Where the value at ``path``, or part of it, came from: an option, a variable, or ``file:line:column``."""
+        below = [known for known in self.origins if known[: len(path)] == path]
+        if path and below:
+            # It lies on top of what a file says around it.
+            return self.origins[path if path in below else below[0]]
         steps = path
         while steps:
             if steps in self.origins:
                 return self.origins[steps]
             steps = steps[:-1]
         return self.document.origin(path) if self.document else "the spec"
+
+    def read_nested(self, name: str) -> None:
+        """Put the content of a file in the place of its name, in a field that may name one."""
+        value = self.values.get(name)
+        if name in FILE_FIELDS and isinstance(value, str):
+            # A path in a spec file starts at that file.
+            in_file = (name,) not in self.origins and self.document is not None and self.document.name != "<stdin>"
+            base = Path(self.document.name).parent if in_file and self.document else Path()
+            content = _nested(name, value, self.origin_of((name,)), base)
+            if name == "estimator" and set(content) == {"estimate"}:
+                content = content["estimate"]
+            self.values = {**self.values, name: content}
 
     def spec(self) -> DeploymentSpec:
         """The validated spec. Raises `SpecError`."""
@@ -102,23 +130,19 @@ def collect(
             inputs.put(path, value, option)
     for setting in settings:
         _read_setting(inputs, setting)
-    _read_nested_files(inputs, Path(file).parent if file not in (None, "-") else Path())
+    for name in FILE_FIELDS:
+        inputs.read_nested(name)
     return inputs
 
 
 def _read_file(inputs: Inputs, file: str) -> None:
     if file == "-":
-        document = documents.parse(sys.stdin.read(documents.SIZE_LIMIT), "<stdin>")
+        document = documents.parse(documents.read_stdin(), "<stdin>")
     else:
         document = documents.read(Path(file))
-    if document.value is None:
-        raise SpecError("is empty", origin=f"{document.name}:1:1", next_step="mmdeploy schema lists every field")
     if not isinstance(document.value, dict):
-        raise SpecError(
-            "a spec is a mapping of fields",
-            origin=f"{document.name}:1:1",
-            next_step="mmdeploy schema lists every field",
-        )
+        found = "is empty" if document.value is None else "a spec is a mapping of fields"
+        raise SpecError(found, origin=f"{document.name}:1:1", next_step="mmdeploy schema lists every field")
     inputs.document = document
     inputs.values = document.value
 
@@ -172,7 +196,8 @@ def _meaning(title: str, top: str) -> str:
 
 
 def _read_variables(inputs: Inputs, environ: Mapping[str, str]) -> None:
-    said = {name: value for name, value in environ.items() if name.startswith(PREFIX) and name not in NOT_SPEC}
+    # An empty variable says nothing, as for the guide's: that is how a shell script takes a setting back.
+    said = {n: value for n, value in environ.items() if n.startswith(PREFIX) and n not in NOT_SPEC and value}
     if not said:
         return
     known = variables()
@@ -210,7 +235,8 @@ def _field_at(path: KeyPath) -> Any:
     fields = fields_of()
     for length in range(len(path), 0, -1):
         if path[:length] in fields:
-            return fields[path[:length]] if length == len(path) or "dict" in str(fields[path[:length]]) else None
+            found = fields[path[:length]]
+            return found if length == len(path) or holds_mapping(found) else None
     if any(known[: len(path)] == path for known in fields):
         return ...
     return None
@@ -220,40 +246,42 @@ def _typed(path: KeyPath, text: str, origin: str) -> Any:
     """Text from an option or variable as the field wants it: as it is, or read as YAML (numbers, lists, mappings)."""
     fields = fields_of()
     there, around = fields.get(path), fields.get(path[:-1])
-    text_map = around is not None and "dict[str, str" in str(around.annotation) and not text.startswith("{")
+    text_map = around is not None and holds_texts(around) and not text.startswith("{")
     if text_map or (there is not None and takes_text(there)):
         return text
     return documents.parse(text, origin).value
 
 
-def _read_nested_files(inputs: Inputs, base: Path) -> None:
-    """Fields that may name a file instead of holding its content; a path in a spec file starts at that file."""
-    for name in FILE_FIELDS:
-        value = inputs.values.get(name)
-        if isinstance(value, str):
-            origin = inputs.origin_of((name,))
-            text = value.lstrip()
-            inline = text.startswith("{") or re.match(r"[A-Za-z]+:(\s|$)", text) is not None
-            path = Path(value) if (name,) in inputs.origins else base / value
-            document = documents.parse(text, origin) if inline else documents.read(path)
-            content = document.value
-            if not isinstance(content, dict):
-                raise SpecError(f"{name} must be a mapping", origin=origin if inline else str(path))
-            if name == "estimator" and set(content) == {"estimate"}:
-                content = content["estimate"]
-            inputs.values = {**inputs.values, name: content}
+def _nested(name: str, value: str, origin: str, base: Path) -> dict[str, Any]:
+    text = value.strip()
+    inline = not text or text[0] in "{[" or re.match(r"[A-Za-z]+:(\s|$)", text) is not None
+    path = base / value
+    document = documents.parse(value, origin) if inline else documents.read(path, said_at=origin)
+    if not isinstance(document.value, dict):
+        raise SpecError(
+            f"{name} must be a mapping" + (f", not {kind_of(document.value)}" if inline else ""),
+            origin=origin if inline else str(path),
+            next_step=f"give {name} as a mapping, or as the name of a file that holds one",
+        )
+    return document.value
 
 
 def json_mapping(text: str | None, option: str) -> dict[str, Any] | None:
     """An option's JSON object. Raises `UsageError` for anything else."""
     if text is None:
         return None
+    example = f"write a JSON object: {option} '{{\"max_pixels\": 1000000}}'"
     try:
         value = json.loads(text)
     except json.JSONDecodeError as problem:
         raise UsageError(
-            f"{text!r} is not JSON: {problem.msg}", origin=f"{option}, character {problem.pos + 1}"
+            f"{text!r} is not JSON: {problem.msg}", origin=f"{option}, character {problem.pos + 1}", next_step=example
         ) from None
+    except (RecursionError, ValueError):
+        value = None
+    if value is None or text.count("[") + text.count("{") > documents.DEPTH_LIMIT:
+        # JSON is YAML, whose reader says where something is too deep or too large.
+        documents.parse(text, option, UsageError)
     if not isinstance(value, dict):
-        raise UsageError(f"{text!r} is not a JSON object", origin=option)
+        raise UsageError(f"{text!r} is not a JSON object", origin=option, next_step=example)
     return value

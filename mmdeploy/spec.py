@@ -8,16 +8,36 @@ resolved spec (the ``mmdeploy.yaml`` of a bundle) has every field filled.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from mmdeploy import misfits
 from mmdeploy.documents import KeyPath
 from mmdeploy.errors import SpecError
-from mmdeploy.words import nearest
+from mmdeploy.kinds import (
+    PATTERN_NAMES,
+    Amount,
+    Count,
+    Duration,
+    FreeMapping,
+    FreeMappings,
+    Gibibytes,
+    Milliseconds,
+    Name,
+    NamePrefix,
+    ProcessorConfig,
+    Quantity,
+    ReleaseName,
+    Replicas,
+    Share,
+    SomeEnv,
+    SomeTexts,
+    Text,
+    Texts,
+)
 
 ROLES = ("encode", "prefill", "decode")
 """Roles in the order in which media passes through them; also the values of the label ``llm-d.ai/role``."""
@@ -26,39 +46,6 @@ SCHEMA_VERSION = 1
 
 FILE_FIELDS = ("processorConfig", "estimator")
 """Fields that may name a file in a spec, instead of holding what is in it."""
-
-
-def _text(value: Any) -> Any:
-    """Numbers become text where Kubernetes wants text: people write ``cpu: 8``; YAML reads ``0.9`` as a number."""
-    return str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
-
-
-def _exact_text(value: Any) -> Any:
-    """Whole numbers become text; others would lose digits (``0.10`` is read as 0.1), so they must be quoted."""
-    if isinstance(value, float):
-        raise ValueError("it is read as a number and loses digits; put it in quotes")
-    return _text(value)
-
-
-def _env_text(value: Any) -> Any:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return _text(value)
-
-
-def _texts(value: Any) -> Any:
-    return {k: _env_text(v) for k, v in value.items()} if isinstance(value, dict) else value
-
-
-Quantity = Annotated[
-    str,
-    BeforeValidator(_text),
-    StringConstraints(pattern=r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$"),
-]
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)]
-Text = Annotated[str, BeforeValidator(_exact_text), StringConstraints(min_length=1)]
-TextMap = Annotated[dict[str, str], BeforeValidator(_texts)]
-EnvMap = Annotated[dict[str, str | dict[str, Any]], BeforeValidator(_texts)]
 
 
 class _Strict(BaseModel):
@@ -75,29 +62,27 @@ class Secret(_Strict):
 class Role(_Strict):
     """What can be set for one role's pods."""
 
-    replicas: int | None = Field(None, ge=1, description="Pods of this role (at least one).")
-    tensorParallelSize: int | None = Field(None, ge=1, description="Tensor parallel size of the engine.")
+    replicas: Replicas | None = Field(None, description="Pods of this role (at least one).")
+    tensorParallelSize: Count | None = Field(None, description="Tensor parallel size of the engine.")
     accelerator: Text | None = Field(None, description="Accelerator of this role, where the topology mixes them.")
-    accelerators: int | None = Field(None, ge=1, description="Accelerators (GPUs, chips, DRA devices) a pod.")
-    cpu: Quantity | None = Field(None, description="CPU limit of the model server.")
+    accelerators: Count | None = Field(None, description="Accelerators (GPUs, chips, DRA devices) a pod.")
+    cpu: Amount | None = Field(None, description="CPU limit of the model server.")
     cpuRequest: Quantity | None = Field(None, description="CPU request of the model server.")
-    memory: Quantity | None = Field(None, description="Memory limit of the model server; /dev/shm counts against it.")
+    memory: Amount | None = Field(None, description="Memory limit of the model server; /dev/shm counts against it.")
     memoryRequest: Quantity | None = Field(None, description="Memory request of the model server.")
-    shm: Quantity | None = Field(None, description="Size limit of /dev/shm.")
-    ecCacheBytes: Quantity | None = Field(
+    shm: Amount | None = Field(None, description="Size limit of /dev/shm.")
+    ecCacheBytes: Amount | None = Field(
         None, description="Encoder cache (EC connector) in bytes or as a quantity; lives in /dev/shm."
     )
-    processorCacheGb: int | float | None = Field(
-        None, ge=0, description="Multimodal processor cache in GiB of host memory."
-    )
+    processorCacheGb: Gibibytes | None = Field(None, description="Multimodal processor cache in GiB of host memory.")
     image: Text | None = Field(None, description="Image of the model server.")
-    extraArgs: list[Text] | None = Field(None, description="Engine arguments, appended; a flag given here wins.")
-    extraEnv: EnvMap | None = Field(None, description="Environment variables: NAME: value, or NAME: {valueFrom: …}.")
-    labels: TextMap | None = Field(None, description="Labels added to the pods.")
-    annotations: TextMap | None = Field(None, description="Annotations added to the pods.")
-    nodeSelector: TextMap | None = Field(None, description="Node labels that the pods require.")
-    tolerations: list[dict[str, Any]] | None = Field(None, description="Taints that the pods tolerate.")
-    affinity: dict[str, Any] | None = Field(None, description="Pod and node affinity, as Kubernetes has it.")
+    extraArgs: Texts = Field(None, description="Engine arguments, appended; a flag given here wins.")
+    extraEnv: SomeEnv = Field(None, description="Environment variables: NAME: value, or NAME: {valueFrom: …}.")
+    labels: SomeTexts = Field(None, description="Labels added to the pods.")
+    annotations: SomeTexts = Field(None, description="Annotations added to the pods.")
+    nodeSelector: SomeTexts = Field(None, description="Node labels that the pods require.")
+    tolerations: FreeMappings = Field(None, description="Taints that the pods tolerate.")
+    affinity: FreeMapping = Field(None, description="Pod and node affinity, as Kubernetes has it.")
     priorityClassName: Name | None = Field(None, description="PriorityClass; it must exist on the cluster.")
     serviceAccountName: Name | None = Field(None, description="An existing ServiceAccount instead of the rendered one.")
     hfSecret: Secret | None = Field(None, description="Hugging Face Secret of this role, where it differs.")
@@ -110,7 +95,7 @@ class Gateway(_Strict):
         None, description="Who implements the Gateway; none attaches to a Gateway that already exists."
     )
     name: Name | None = Field(None, description="Name of the Gateway that the HTTPRoute attaches to.")
-    requestTimeout: Annotated[str, StringConstraints(pattern=r"^([0-9]{1,5}(h|m|s|ms)){1,4}$")] | None = Field(
+    requestTimeout: Duration | None = Field(
         None, description="Timeout of the HTTPRoute; 0s lifts it (long generations and videos need that)."
     )
 
@@ -120,9 +105,9 @@ class Mooncake(_Strict):
 
     protocol: Literal["rdma", "tcp"] | None = Field(None, description="Transport of the Mooncake transfer engine.")
     crossEncoderCache: bool | None = Field(None, description="Reuse embeddings across encode pods (vLLM 0.31+).")
-    storeMaxPendingItems: int | None = Field(None, ge=1, description="Items that may wait for the store.")
-    storeMaxPendingBytes: Quantity | None = Field(None, description="Bytes that may wait for the store.")
-    storeReadBufferBytes: Quantity | None = Field(None, description="Read buffer of the store.")
+    storeMaxPendingItems: Count | None = Field(None, description="Items that may wait for the store.")
+    storeMaxPendingBytes: Amount | None = Field(None, description="Bytes that may wait for the store.")
+    storeReadBufferBytes: Amount | None = Field(None, description="Read buffer of the store.")
 
 
 class SharedStorage(_Strict):
@@ -135,11 +120,11 @@ class SharedStorage(_Strict):
 class Calibration(_Strict):
     """The measured numbers of prefix-cache-affinity-filter: they belong to model × accelerator × TP."""
 
-    peakPrefillThroughput: int | None = Field(None, ge=1, description="Tokens a second that one pod prefills.")
-    affinityThreshold: int | float | None = Field(
-        None, gt=0, le=1, description="Cached share from which affinity engages."
+    peakPrefillThroughput: Count | None = Field(None, description="Tokens a second that one pod prefills.")
+    affinityThreshold: Share | None = Field(None, description="Cached share from which affinity engages.")
+    maxTTFTPenaltyMs: Milliseconds | None = Field(
+        None, description="Milliseconds of waiting that a cache hit is worth."
     )
-    maxTTFTPenaltyMs: int | None = Field(None, ge=0, description="Milliseconds of waiting that a cache hit is worth.")
 
 
 class Versions(_Strict):
@@ -167,12 +152,10 @@ class DeploymentSpec(_Strict):
     workload: Literal["Deployment", "DisaggregatedSet"] | None = Field(
         None, description="Kubernetes form of the model servers; the release has a default for each topology."
     )
-    name: Annotated[Name, StringConstraints(max_length=40)] | None = Field(
-        None, description="Helm release of the router, and name of its InferencePool."
+    name: ReleaseName | None = Field(None, description="Helm release of the router, and name of its InferencePool.")
+    namePrefix: NamePrefix | None = Field(
+        None, description="Prefix of the model server objects' names; empty for none."
     )
-    namePrefix: (
-        Annotated[str, StringConstraints(pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$", max_length=54)] | None
-    ) = Field(None, description="Prefix of the model server objects' names; empty for none.")
     namespace: Name | None = Field(None, description="Namespace of everything.")
     mode: Literal["standalone", "gateway"] | None = Field(
         None, description="Router with its own Envoy, or behind a Kubernetes Gateway."
@@ -200,14 +183,14 @@ class DeploymentSpec(_Strict):
     monitoring: bool | None = Field(None, description="PodMonitors, and the router's ServiceMonitor.")
     tracing: bool | None = Field(None, description="OpenTelemetry traces of the router and the engines.")
     tracingEndpoint: Text | None = Field(None, description="OTLP gRPC endpoint of the collector.")
-    estimator: dict[str, Any] | None = Field(
+    estimator: FreeMapping = Field(
         None, description="The router's `estimate:` block; left out, it is derived from the model."
     )
     allowMismatch: bool | None = Field(None, description="Render an estimator that does not fit, with a warning.")
-    processorConfig: dict[str, Any] | None = Field(
+    processorConfig: ProcessorConfig = Field(
         None, description="Content of the model's preprocessor_config.json, for a model outside the catalog."
     )
-    mmProcessorKwargs: dict[str, Any] | None = Field(
+    mmProcessorKwargs: FreeMapping = Field(
         None, description="--mm-processor-kwargs of every engine; changes what an image takes."
     )
     calibration: Calibration = Field(default_factory=Calibration, description="Measured routing numbers.")
@@ -240,8 +223,19 @@ def fields_of(model: type[BaseModel] = DeploymentSpec, prefix: KeyPath = ()) -> 
 
 def takes_text(field: Any) -> bool:
     """Whether a field holds text as it is typed, so that ``0.10`` in an option must not be read as a number."""
-    kinds = {annotation for annotation in _annotations(field.annotation) if isinstance(annotation, type)}
+    kinds = {get_origin(kind) or kind for kind in _kinds(field.annotation)}
     return str in kinds and not kinds & {int, float, bool, list, dict}
+
+
+def holds_mapping(field: Any) -> bool:
+    """Whether a field holds a mapping with keys of a person's choice."""
+    return any(get_origin(kind) is dict for kind in _kinds(field.annotation))
+
+
+def holds_texts(field: Any) -> bool:
+    """Whether a field holds a mapping whose values are texts, as they are typed."""
+    mappings = [kind for kind in _kinds(field.annotation) if get_origin(kind) is dict]
+    return any(str in _kinds(get_args(mapping)[1]) for mapping in mappings)
 
 
 _KINDS: Mapping[type, str] = {
@@ -256,35 +250,39 @@ _KINDS: Mapping[type, str] = {
 
 def in_words(name: str, field: Any) -> str:
     """What the field ``name`` takes, for a person: its choices, or the kind of value and its bounds."""
-    annotation = field.annotation
-    inner = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
     kinds: list[str] = []
-    for part in inner:
-        if get_origin(part) is Literal:
-            kinds += [f"`{choice}`" for choice in get_args(part)]
-        elif part is not NoneType:
-            bare = get_args(part)[0] if get_origin(part) is Annotated else part
-            kind = get_origin(bare) or bare
-            kinds.append(_PATTERN_NAMES.get(name, "text") if kind is str else _KINDS[kind])
+    for kind in _kinds(field.annotation):
+        if get_origin(kind) is Literal:
+            kinds += [f"`{choice}`" for choice in get_args(kind)]
+        else:
+            kinds.append(PATTERN_NAMES.get(name, "text") if kind is str else _KINDS[get_origin(kind) or kind])
     if kinds == ["whole number", "number"]:
         kinds = ["number"]
     signs = {"ge": "at least", "gt": "more than", "le": "at most"}
     bounds = [
         f"{word} {getattr(limit, sign)}"
-        for limit in field.metadata
+        for limit in _limits(field.annotation)
         for sign, word in signs.items()
         if hasattr(limit, sign)
     ]
     return ", ".join([*kinds, *bounds])
 
 
-def _annotations(annotation: Any) -> Iterator[Any]:
-    yield getattr(annotation, "__origin__", None) or annotation
-    for inner in getattr(annotation, "__args__", ()):
-        if isinstance(inner, str):
-            yield str
-        else:
-            yield from _annotations(inner)
+def _kinds(annotation: Any) -> list[Any]:
+    """The types that an annotation allows, without None and without what it says about them."""
+    if get_origin(annotation) is Annotated:
+        return _kinds(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        return [kind for part in get_args(annotation) for kind in _kinds(part)]
+    return [] if annotation is NoneType else [annotation]
+
+
+def _limits(annotation: Any) -> Iterator[Any]:
+    """Bounds that stand with the types of an annotation."""
+    for part in get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,):
+        if get_origin(part) is Annotated:
+            for said in get_args(part)[1:]:
+                yield from getattr(said, "metadata", ())
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
@@ -292,7 +290,7 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     return next((c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)), None)
 
 
-def validate(values: Mapping[str, Any], origin_of: Any) -> DeploymentSpec:
+def validate(values: Mapping[str, Any], origin_of: Callable[[KeyPath], str]) -> DeploymentSpec:
     """Check plain values and return the spec.
 
     ``origin_of(path)`` says where a value came from (``file:line:column``, an option, a variable). Raises
@@ -300,92 +298,19 @@ def validate(values: Mapping[str, Any], origin_of: Any) -> DeploymentSpec:
     that does.
     """
     try:
-        return DeploymentSpec.model_validate(values)
+        spec = DeploymentSpec.model_validate(values)
     except ValidationError as problem:
-        problems = []
-        seen: set[KeyPath] = set()
-        for detail in problem.errors(include_url=False):
-            path = _spec_path(detail["loc"])
-            if path not in seen:
-                seen.add(path)
-                problems.append((origin_of(path), *_explain(path, detail)))
-        raise _as_error(problems) from None
-
-
-def _as_error(problems: Sequence[tuple[str, str, Sequence[str]]]) -> SpecError:
-    origin, found, nearest = problems[0]
-    error = SpecError(found, origin=origin, nearest=nearest, next_step="mmdeploy schema lists every field")
-    error.more = [
-        f"{at}: {text}" + (f" (nearest: {', '.join(near)})" if near else "") for at, text, near in problems[1:]
-    ]
-    return error
-
-
-def _spec_path(loc: tuple[int | str, ...]) -> KeyPath:
-    """pydantic's location without the steps that name a branch of a union."""
-    return tuple(step for step in loc if not (isinstance(step, str) and re.search(r"[\[\]()]|^(str|dict|int)$", step)))
-
-
-def _explain(path: KeyPath, detail: Any) -> tuple[str, Sequence[str]]:
-    where = ".".join(map(str, path)) or "the spec"
-    kind, value = detail["type"], detail.get("input")
-    if kind == "extra_forbidden":
-        siblings = [p[len(path) - 1] for p in fields_of() if p[: len(path) - 1] == path[:-1]]
-        return f"unknown field {where!r}", nearest(str(path[-1]), [str(s) for s in dict.fromkeys(siblings)])
-    if kind == "literal_error":
-        choices = re.findall(r"'([^']*)'", detail["ctx"]["expected"]) or [detail["ctx"]["expected"]]
-        return f"{where} is {value!r}; it can be {', '.join(choices)}", nearest(str(value), choices)
-    if kind == "string_pattern_mismatch":
-        return f"{where} is {value!r}, which is not a valid {_PATTERN_NAMES.get(where.split('.')[-1], 'value')}", ()
-    if kind in ("model_type", "model_attributes_type", "dict_type"):
-        return f"{where} must be a mapping, not {_kind_of(value)}", ()
-    if kind in _IN_WORDS:
-        return f"{where} is {value!r}; it must be {_IN_WORDS[kind].format(**detail.get('ctx', {}))}", ()
-    message = detail["msg"].removeprefix("Value error, ")
-    message = message[0].lower() + message[1:]
-    return f"{where} is {value!r}: {message}", ()
-
-
-_PATTERN_NAMES = {
-    **dict.fromkeys(
-        (
-            "cpu",
-            "cpuRequest",
-            "memory",
-            "memoryRequest",
-            "shm",
-            "ecCacheBytes",
-            "storeMaxPendingBytes",
-            "storeReadBufferBytes",
-        ),
-        "Kubernetes quantity (8, 500m, 128Gi)",
-    ),
-    **dict.fromkeys(
-        ("name", "namePrefix", "namespace", "priorityClassName", "serviceAccountName", "claimName"),
-        "Kubernetes name (lower-case letters, digits and '-')",
-    ),
-    "requestTimeout": "duration (30s, 5m, 0s)",
-}
-
-
-_IN_WORDS = {
-    **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "a whole number"),
-    **dict.fromkeys(("float_parsing", "float_type"), "a number"),
-    **dict.fromkeys(("bool_parsing", "bool_type"), "true or false"),
-    "list_type": "a list",
-    "string_type": "text",
-    "string_too_short": "at least {min_length} character long",
-    "string_too_long": "at most {max_length} characters long",
-    "greater_than_equal": "{ge} or more",
-    "greater_than": "more than {gt}",
-    "less_than_equal": "{le} or less",
-}
-"""pydantic's error types in a person's words; the braces take the limits from the error's context."""
-
-
-def _kind_of(value: Any) -> str:
-    names = {list: "a list", str: f"the text {value!r}", type(None): "nothing", bool: f"{value!r}"}
-    return names.get(type(value), f"{value!r}")
+        raise misfits.error(problem, values, list(fields_of()), origin_of) from None
+    kwargs = values.get("mmProcessorKwargs")
+    if path := misfits.null_in(kwargs):
+        # Elsewhere null is the same as left out; a processor takes it for a value, and each for another one.
+        path = ("mmProcessorKwargs", *path)
+        raise SpecError(
+            f"{'.'.join(map(str, path))} is null",
+            origin=origin_of(path),
+            next_step="write the value that you mean, or leave the key out",
+        )
+    return spec
 
 
 def json_schema() -> dict[str, Any]:

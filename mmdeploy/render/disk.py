@@ -9,14 +9,21 @@ from __future__ import annotations
 import contextlib
 import difflib
 import os
-from collections.abc import Iterator, Mapping
+import posixpath
+import shutil
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from mmdeploy.errors import DifferencesError, UsageError
 from mmdeploy.render.bundle import SUMS_FILE, Bundle, digest, sums_of
 
-_TEMPORARY = ".mmdeploy-tmp"
+_TEMPORARY = ".mmdeploy-tmp-"
+_NAME_LIMIT = 255
+"""Bytes of a file's name, on every file system in use."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +54,14 @@ class Change:
 def changes(bundle: Bundle, directory: Path) -> list[Change]:
     """What writing ``bundle`` into ``directory`` would change, by path; empty where the directory is current.
 
-    Raises `UsageError` where the directory, or something in the way of a file, cannot be read.
+    Raises `UsageError` where the directory, or something in the way of a file, cannot be read, and where a link leads a
+    file out of the directory.
     """
     sums = _read_sums(directory)
     wanted: dict[str, str] = {**bundle.files, SUMS_FILE: bundle.sums()}
     found = []
     for path, new in wanted.items():
+        _check_inside(directory, path)
         old = _read(directory / path)
         if old != new:
             found.append(Change(path, old, new, _edited(path, old, directory, sums)))
@@ -63,8 +72,19 @@ def changes(bundle: Bundle, directory: Path) -> list[Change]:
     return found
 
 
+def _check_inside(directory: Path, path: str) -> None:
+    parent = os.path.realpath((directory / path).parent)
+    root = os.path.realpath(directory)
+    if os.path.commonpath([root, parent]) != root:
+        raise UsageError(
+            f"{path} leads out of the directory, to {parent}",
+            origin=str(directory / path),
+            next_step="remove the symbolic link, or render into another directory with -d",
+        )
+
+
 def _edited(path: str, old: str | None, directory: Path, sums: Mapping[str, str]) -> bool:
-    if path == SUMS_FILE or (old is None and not (directory / path).exists()):
+    if path == SUMS_FILE or (old is None and not os.path.lexists(directory / path)):
         return False
     return old is None or sums.get(path) != digest(old)
 
@@ -72,12 +92,13 @@ def _edited(path: str, old: str | None, directory: Path, sums: Mapping[str, str]
 def write(bundle: Bundle, directory: Path, force: bool = False) -> list[Change]:
     """Make ``directory`` hold the bundle, and say what changed.
 
-    Every file is written beside its place first and then renamed, so that a failure leaves the old bundle whole.
-    Files that mmdeploy did not write are left alone, unless they stand where one of the bundle's must go: then
-    `DifferencesError` lists them and nothing is written, except with ``force``. Raises `UsageError` where the
-    directory cannot be written.
+    Every file is written to a temporary place first and then renamed, and whatever fails or interrupts that, the old
+    files are put back. Files that mmdeploy did not write are left alone, unless they stand where one of the bundle's
+    must go: then `DifferencesError` lists them and nothing is written, except with ``force``. Raises `UsageError` where
+    the directory cannot be written.
     """
     todo = changes(bundle, directory)
+    _check_ways(todo, directory)
     edited = [change for change in todo if change.edited]
     if edited and not force:
         names = ", ".join(change.path for change in edited)
@@ -87,63 +108,190 @@ def write(bundle: Bundle, directory: Path, force: bool = False) -> list[Change]:
         )
         error.more = [f"{change.path}: edited by hand, or not mmdeploy's" for change in edited]
         raise error
-    try:
-        _apply(todo, directory)
-    except OSError as problem:
-        raise UsageError(
-            f"cannot write {problem.filename or directory}: {problem.strerror}",
-            origin=str(directory),
-            next_step="choose another directory with -d; nothing was changed",
-        ) from None
+    if todo:
+        with _uninterrupted():
+            Replacement(directory, todo).run()
     return todo
 
 
-def _apply(todo: list[Change], directory: Path) -> None:
-    staged: list[tuple[Path, Path]] = []
-    try:
-        for change in todo:
-            target = directory / change.path
-            if change.new is not None:
-                target.parent.mkdir(parents=True, exist_ok=True)
-                beside = target.with_name(target.name + _TEMPORARY)
-                beside.write_text(change.new, encoding="utf-8", newline="\n")
-                staged.append((beside, target))
-        for beside, target in staged:
-            os.replace(beside, target)
-    finally:
-        for beside, _ in staged:
-            with contextlib.suppress(OSError):
-                beside.unlink()
+def _check_ways(todo: Sequence[Change], directory: Path) -> None:
+    """Refuse what --force cannot take away: directories where files must go, and the other way round."""
     for change in todo:
-        if change.new is None:
-            (directory / change.path).unlink(missing_ok=True)
+        target = directory / change.path
+        if change.new is not None and os.path.isdir(target) and not os.path.islink(target):
+            raise _in_the_way(target, "a directory is in the way of a file", directory)
+        for parent in target.parents:
+            if os.path.lexists(parent):
+                if not os.path.isdir(parent):
+                    raise _in_the_way(parent, "is no directory, but files must go into it", directory)
+                break
+
+
+def _in_the_way(path: Path, found: str, directory: Path) -> UsageError:
+    return UsageError(
+        found,
+        origin=str(path),
+        next_step=f"move {path} away, or render into another directory than {directory} with -d",
+    )
+
+
+class Replacement:
+    """The old files of a directory replaced by new ones, or put back.
+
+    Until everything is in its place, each old file is kept under a second name. Putting back looks only at what was
+    there before, not at how far the replacement came, so it is right after every step.
+    """
+
+    def __init__(self, directory: Path, todo: Sequence[Change]) -> None:
+        self.directory, self.todo = directory, todo
+        self.kept: dict[Path, Path] = {}
+        self.created: list[Path] = []
+        targets = [directory / change.path for change in todo if change.new is not None]
+        parents = {parent for target in targets for parent in target.parents if not os.path.exists(parent)}
+        self.missing = sorted(parents, key=lambda path: len(path.parts))
+        self.doing = directory
+
+    def run(self) -> None:
+        """Do it. Raises `UsageError`, with everything as it was, where the file system does not let us."""
+        temporary: Path | None = None
+        try:
+            for parent in self.missing:
+                self.doing = parent
+                parent.mkdir(exist_ok=True)
+            self.doing = self.directory
+            temporary = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=self.directory))
+            staged = self._stage(temporary)
+            self._keep(temporary)
+            self._exchange(staged)
+        except BaseException as problem:
+            lost = self._put_back()
+            if temporary and not lost:
+                shutil.rmtree(temporary, ignore_errors=True)
+            for parent in reversed(self.missing):
+                with contextlib.suppress(OSError):
+                    parent.rmdir()
+            if isinstance(problem, OSError):
+                raise self._refusal(problem, lost) from None
+            raise
+        shutil.rmtree(temporary, ignore_errors=True)
+        self._tidy()
+
+    def _stage(self, temporary: Path) -> list[tuple[Path, Path]]:
+        staged = []
+        for index, change in enumerate(self.todo):
+            if change.new is not None:
+                self.doing = self.directory / change.path
+                beside = temporary / f"new-{index}"
+                beside.write_text(change.new, encoding="utf-8", newline="\n")
+                staged.append((beside, self.doing))
+        return staged
+
+    def _keep(self, temporary: Path) -> None:
+        for index, change in enumerate(self.todo):
+            self.doing = self.directory / change.path
+            if not os.path.lexists(self.doing):
+                self.created.append(self.doing)
+                continue
+            second = temporary / f"old-{index}"
+            try:
+                os.link(self.doing, second, follow_symlinks=False)
+            except OSError:  # a file system without hard links
+                shutil.copy2(self.doing, second, follow_symlinks=False)
+            self.kept[self.doing] = second
+
+    def _exchange(self, staged: Sequence[tuple[Path, Path]]) -> None:
+        for beside, self.doing in staged:
+            os.replace(beside, self.doing)
+        for change in self.todo:
+            if change.new is None:
+                self.doing = self.directory / change.path
+                self.doing.unlink(missing_ok=True)
+
+    def _put_back(self) -> list[Path]:
+        """Make everything as it was; the second names of old files that could not be put back."""
+        lost = []
+        for target, second in self.kept.items():
+            try:
+                os.replace(second, target)
+            except OSError:
+                lost.append(second)
+        for target in self.created:
             with contextlib.suppress(OSError):
-                (directory / change.path).parent.rmdir()
+                os.unlink(target)
+        return lost
+
+    def _refusal(self, problem: OSError, lost: Sequence[Path]) -> UsageError:
+        error = UsageError(
+            f"cannot write {self.doing}: {problem.strerror or problem}",
+            origin=str(self.directory),
+            next_step="choose another directory with -d; nothing was changed",
+        )
+        if lost:
+            error.next_step = f"the old files could not all be put back; they are kept in {lost[0].parent}"
+        return error
+
+    def _tidy(self) -> None:
+        """Remove the directories that hold nothing any more."""
+        for change in self.todo:
+            parent = (self.directory / change.path).parent
+            while change.new is None and parent != self.directory:
+                try:
+                    parent.rmdir()
+                except OSError:
+                    break
+                parent = parent.parent
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits until the directory is whole again; it takes milliseconds."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pressed: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before or signal.SIG_DFL)
+        if pressed:
+            signal.raise_signal(signal.SIGINT)
 
 
 def _read(path: Path) -> str | None:
     try:
         return path.read_bytes().decode()
-    except FileNotFoundError:
-        return None
-    except UnicodeDecodeError:
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, UnicodeDecodeError):
         return None
     except OSError as problem:
-        if isinstance(problem, NotADirectoryError | IsADirectoryError):
-            return None
-        raise UsageError(f"cannot be read: {problem.strerror}", origin=str(path)) from None
+        raise UsageError(
+            f"cannot be read: {problem.strerror}",
+            origin=str(path),
+            next_step="check its permissions, or choose another directory with -d",
+        ) from None
 
 
 def _read_sums(directory: Path) -> dict[str, str]:
     text = _read(directory / SUMS_FILE) or ""
-    return dict(_parse_sums(text))
+    return {path: value for path, value in _parse_sums(text) if _is_ours(directory, path)}
+
+
+def _is_ours(directory: Path, path: str) -> bool:
+    """Whether a path of the list can be one that mmdeploy wrote: plain, inside, and not over a link.
+
+    The list is a file like any other, and what it names may be removed.
+    """
+    plain = "\0" not in path and not path.startswith("/") and posixpath.normpath(path) == path
+    if not plain or ".." in path.split("/") or max(map(len, path.split("/"))) > _NAME_LIMIT:
+        return False
+    real = os.path.realpath(directory)
+    return os.path.realpath((directory / path).parent) == os.path.join(real, *path.split("/")[:-1])
 
 
 def _parse_sums(text: str) -> Iterator[tuple[str, str]]:
     for line in text.splitlines():
         value, _, path = line.partition("  ")
-        inside = path and not path.startswith("/") and ".." not in path.split("/")
-        if inside and len(value) == 64:
+        if path and len(value) == 64:
             yield path, value
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -24,8 +25,11 @@ CALIBRATED = ("peakPrefillThroughput", "affinityThreshold", "maxTTFTPenaltyMs")
 class Pricing:
     """Prices of one deployment. Expressions call `estimate` and `calibration`; what they never ask for is not read."""
 
-    def __init__(self, catalog: Catalog, spec: Values, model: Model, release: Release) -> None:
+    def __init__(
+        self, catalog: Catalog, spec: Values, model: Model, release: Release, origin_of: Callable[[KeyPath], str]
+    ) -> None:
         self._catalog, self._spec, self._model, self._release = catalog, spec, model, release
+        self._origin_of = origin_of
         self.pairing: Pairing | None = None
         self.mismatch: str | None = None
         """Why a person's estimator does not fit, when they insisted on it."""
@@ -60,7 +64,10 @@ class Pricing:
             yield
         except UsageError as problem:
             if problem.origin is None and self._spec[field] is not None:
-                problem.origin = self._spec.place_of(field)
+                # The estimator's room names what is wrong as `estimate.image.…`; the spec may say where that stands.
+                inner = re.search(r"\bestimate((?:\.\w+)+)", problem.found)
+                steps = inner[1].strip(".").split(".") if inner else []
+                problem.origin = self._origin_of((field, *steps))
             problem.next_step = problem.next_step or next_step
             raise
 

@@ -400,7 +400,7 @@ def variables_have_one_source(resolution: Resolution) -> None:
         for variable, value in (resolution.said.get(name, {}).get("extraEnv") or {}).items():
             if isinstance(value, Mapping) and len({"value", "valueFrom"} & set(value)) != 1:
                 raise _refuse(
-                    resolution, (name, "extraEnv"),
+                    resolution, (name, "extraEnv", variable),
                     f"{name}.extraEnv.{variable} needs either value or valueFrom, not {', '.join(value) or 'nothing'}",
                     [f"{name}.extraEnv.{variable}=TEXT"], "give the variable one source",
                 )  # fmt: skip

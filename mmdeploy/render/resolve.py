@@ -65,7 +65,7 @@ class Resolution:
         self.model = model_of(self.catalog, self.choice.values["model"])
         self.topology = self.catalog.topologies[self.choice.values["topology"]]
         self.spec = self._spec_values()
-        self.pricing = Pricing(self.catalog, self.spec, self.model, self.release)
+        self.pricing = Pricing(self.catalog, self.spec, self.model, self.release, origin_of)
         self._fill_context()
         self.facts = self._facts()
         self.routing_provenance = Provenance()
@@ -299,19 +299,21 @@ class Resolution:
             if value is not NotImplemented and value is not None:
                 _put(resolved, path, plain(value, {}))
         for name, build in self.roles.items():
-            resolved[name] = _role_spec(build)
+            resolved[name] = _role_spec(build, self.spec)
         canonical = DeploymentSpec.model_validate(resolved).model_dump(exclude_none=True)
         return {key: value for key, value in canonical.items() if value != {}}
 
 
-def _role_spec(build: RoleBuild) -> dict[str, Any]:
+def _role_spec(build: RoleBuild, shared: Values) -> dict[str, Any]:
+    """The role's fields that had a say; a field that only repeats the deployment's own (its Secret) is left to it."""
     spec: dict[str, Any] = {}
     for path in fields_of(Role):
-        root = "extraLabels" if path[0] == "labels" else str(path[0])
-        if not build.values.was_read((root,)):
+        inner = ("extraLabels",) if path[0] == "labels" else path
+        if not build.values.was_read(inner):
             continue
-        value = plain(_get(build.values, (root, *path[1:])), {})
-        if value not in (None, {}, []):
+        value = plain(_get(build.values, inner), {})
+        repeats = path in SPEC_FIELDS and shared.was_read(path) and _get(shared, path) == value
+        if value not in (None, {}, []) and not repeats:
             _put(spec, path, value)
     return spec
 

@@ -163,9 +163,7 @@ def _half_config(engine: Engine, flag: str, kind: str, config: Mapping[str, Any]
     )  # fmt: skip
 
 
-def _not_registered(
-    engine: Engine, facts: EngineFacts, flag: str, kind: str, name: str, found: Knowledge
-) -> Found:
+def _not_registered(engine: Engine, facts: EngineFacts, flag: str, kind: str, name: str, found: Knowledge) -> Found:
     there = facts.connectors(kind, engine.version)
     near = difflib.get_close_matches(name, there, n=1, cutoff=0.6)
     release = f"vLLM {engine.version}"

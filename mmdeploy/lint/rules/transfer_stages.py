@@ -278,9 +278,7 @@ def _wanted(deployment: Deployment, engine: Engine, notes: Mapping[str, Any]) ->
     return None
 
 
-def _wrong_sidecar(
-    deployment: Deployment, engine: Engine, path: KeyPath, title: str, value: str
-) -> Iterator[Found]:
+def _wrong_sidecar(deployment: Deployment, engine: Engine, path: KeyPath, title: str, value: str) -> Iterator[Found]:
     notes = _notes(deployment)["sidecar"]["ec"]
     wanted = _wanted(deployment, engine, notes)
     if wanted is not None and value in notes["values"] and value != wanted and peers(deployment, engine, ENCODE):
