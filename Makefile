@@ -69,7 +69,7 @@ overlays: $(VENV)/runtime.stamp ## render the committed overlays/ again
 
 # spec.md is written from the schema; everywhere else only the output that is shown after a command is renewed.
 guides: $(VENV)/dev.stamp ## write guides/spec.md and the output shown in the guides again
-	@$(REFERENCE) > guides/spec.md.new && mv guides/spec.md.new guides/spec.md
+	@$(REFERENCE) > guides/spec.md.new && mv guides/spec.md.new guides/spec.md || { rm -f guides/spec.md.new; exit 1; }
 	@$(PYTEST) tests/guides --snapshot-update
 
 findings: $(VENV)/runtime.stamp ## write guides/findings, the pages of lint's codes, again

@@ -234,10 +234,11 @@ def render(
     from mmdeploy.cli.examined import examiner
 
     examiner(catalog)(bundle)
+    spec_file = Path(file) if file not in (None, "-") else None
     if check and directory is not None:
-        _print_check(bundle, directory, output)
+        _print_check(bundle, directory, spec_file, output)
     else:
-        _print_bundle(bundle, directory, force, output)
+        _print_bundle(bundle, directory, spec_file, force, output)
 
 
 def _say_sources(collected: Inputs) -> None:
@@ -266,12 +267,12 @@ def _print_explanation(bundle: Bundle, output: Output) -> None:
         print(explained.listing(rows), end="")
 
 
-def _print_check(bundle: Bundle, directory: Path, output: Output) -> None:
+def _print_check(bundle: Bundle, directory: Path, spec_file: Path | None, output: Output) -> None:
     from mmdeploy.errors import DifferencesError
     from mmdeploy.render.disk import changes
     from mmdeploy.report import documents
 
-    found = changes(bundle, directory)
+    found = changes(bundle, directory, spec_file)
     if output is Output.json:
         rows = [{"path": change.path, "verb": change.verb, "edited": change.edited} for change in found]
         print(documents.as_json({"schemaVersion": 1, "kind": "Check", "current": not found, "changes": rows}), end="")
@@ -301,7 +302,7 @@ def _again() -> str:
     return " ".join(kept)
 
 
-def _print_bundle(bundle: Bundle, directory: Path | None, force: bool, output: Output) -> None:
+def _print_bundle(bundle: Bundle, directory: Path | None, spec_file: Path | None, force: bool, output: Output) -> None:
     from mmdeploy.render.bundle import manifests
     from mmdeploy.render.disk import write
     from mmdeploy.render.summary import summary
@@ -309,7 +310,7 @@ def _print_bundle(bundle: Bundle, directory: Path | None, force: bool, output: O
 
     written = None
     if directory is not None:
-        done = write(bundle, directory, force)
+        done = write(bundle, directory, force, spec_file)
         changes = [{"path": change.path, "verb": change.verb} for change in done]
         written = {"directory": str(directory), "changes": changes}
     if output is Output.yaml:

@@ -12,11 +12,11 @@ from mmdeploy.errors import UsageError
 from mmdeploy.lint.findings import Finding
 
 Key = tuple[str, str, str, str]
-_FIELDS = ("code", "file", "subject", "path")
+_FIELDS = ("code", "file", "subject", "message")
 
 
 class Baseline:
-    """Known findings by code, file, subject and path: lines may move. Files are told from the baseline's directory."""
+    """Known findings by code, file, subject and message: lines may move. Files: from the directory down."""
 
     def __init__(self, directory: Path, known: Iterable[Key] = ()) -> None:
         self._directory = directory.absolute()
@@ -67,7 +67,7 @@ def read(path: Path) -> Baseline:
     for entry in entries:
         if not isinstance(entry, dict) or not all(isinstance(entry.get(name), str) for name in _FIELDS):
             raise UsageError(f"an entry of the baseline lacks {', '.join(_FIELDS)}: {entry!r}", origin=str(path))
-        keys.append((entry["code"], entry["file"], entry["subject"], entry["path"]))
+        keys.append((entry["code"], entry["file"], entry["subject"], entry["message"]))
     return Baseline(path.parent, keys)
 
 

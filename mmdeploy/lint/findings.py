@@ -80,8 +80,8 @@ class Finding:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """What identifies it in a baseline: code, file, subject and path, but no line number."""
-        return self.code, self.position.file, self.subject, self.path
+        """What identifies it in a baseline: code, file, subject and message, but neither line nor place in a list."""
+        return self.code, self.position.file, self.subject, self.message
 
 
 Check = Callable[["Deployment"], Iterator[Found]]

@@ -6,6 +6,7 @@ mmdeploy's own do, needs no program. Whatever is not certain is left to it.
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -109,7 +110,9 @@ def build(directory: Path) -> tuple[str | None, str | None]:
             return None, f"{program[0]} did not finish within {BUILD_SECONDS} s"
         if done.returncode != 0:
             lines = [line for line in done.stderr.splitlines() if line.strip()]
-            return None, f"{' '.join(program)} refuses it: {lines[-1] if lines else 'no message'}"
+            # kubectl puts its log's time and process before the message: the message alone is the same every time.
+            said = re.sub(r'^[EWIF]\d{4} \S+\s+\d+ \S+\] ("command failed" err=)?', "", lines[-1]) if lines else ""
+            return None, f"{' '.join(program)} refuses it: {said or 'no message'}"
         return done.stdout, None
     return None, None
 

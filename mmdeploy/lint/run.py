@@ -15,7 +15,7 @@ from mmdeploy.lint.source import Document, Position, dig
 ANNOTATION = "mmdeploy.llm-d.ai/ignore"
 """Annotation on an object: codes, separated by commas or spaces, then a reason."""
 UNUSED_IGNORE = "MMD904"
-_COMMENT = re.compile(r"#\s*mmdeploy:\s*ignore\s+(?P<rest>.+)$")
+_COMMENT = re.compile(r"#\s*mmdeploy:\s*ignore\b(?P<rest>.*)$")
 _CODE = re.compile(r"MMD\d{3}")
 
 
@@ -37,7 +37,10 @@ class Ignore:
             return False
         if self.document is not None:
             return self.document in (document, document.parent[0] if document.parent else None)
-        return finding.position.file == self.position.file and finding.position.line == self.position.line
+        # A comment that stands alone speaks of the line below it.
+        alone = self.line.lstrip().startswith("#")
+        lines = (self.position.line, self.position.line + 1) if alone else (self.position.line,)
+        return finding.position.file == self.position.file and finding.position.line in lines
 
 
 @dataclass
@@ -138,7 +141,7 @@ def _comments(deployment: Deployment) -> list[Ignore]:
         for number, line in enumerate(text.splitlines(), start=1):
             match = _COMMENT.search(line)
             codes = frozenset(_CODE.findall(match["rest"])) if match else frozenset()
-            if match and codes:
+            if match:
                 at = Position(key.split("\0")[0], offset + number, match.start() + 1)
                 found.append(Ignore(codes, at, None, line=line))
     return found
@@ -156,12 +159,14 @@ def _annotations(deployment: Deployment) -> list[Ignore]:
 
 
 def _unused(ignores: Iterable[Ignore], chosen: set[str]) -> list[Finding]:
-    return [
-        Finding(
-            UNUSED_IGNORE, Level.warning, ignore.position, "ignore", "",
-            f"{', '.join(sorted(ignore.codes & chosen))} is ignored here, but nothing is found",
-            "remove the ignore, or correct its code", "mmdeploy", ignore.line,
-        )
-        for ignore in ignores
-        if not ignore.used and ignore.codes & chosen
-    ]  # fmt: skip
+    found = []
+    for ignore in ignores:
+        if ignore.used or (ignore.codes and not ignore.codes & chosen):
+            continue
+        what = f"{', '.join(sorted(ignore.codes & chosen))} is ignored here, but nothing is found"
+        fix = "remove the ignore, or correct its code; a comment stands on the line that is found, or alone above it"
+        if not ignore.codes:
+            what, fix = "this ignore names no code, so it ignores nothing", "write # mmdeploy: ignore MMD305 reason"
+        place = ignore.position
+        found.append(Finding(UNUSED_IGNORE, Level.warning, place, "ignore", "", what, fix, "mmdeploy", ignore.line))
+    return found

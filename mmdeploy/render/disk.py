@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mmdeploy.errors import DifferencesError, UsageError
-from mmdeploy.render.bundle import SUMS_FILE, Bundle, digest, sums_of
+from mmdeploy.render.bundle import SPEC_FILE, SUMS_FILE, Bundle, digest, sums_of
 
 _TEMPORARY = ".mmdeploy-tmp-"
 _NAME_LIMIT = 255
@@ -51,13 +51,20 @@ class Change:
         return "".join(difflib.unified_diff(old, new, before, after))
 
 
-def changes(bundle: Bundle, directory: Path) -> list[Change]:
+def changes(bundle: Bundle, directory: Path, spec_file: Path | None = None) -> list[Change]:
     """What writing ``bundle`` into ``directory`` would change, by path; empty where the directory is current.
 
-    Raises `UsageError` where the directory, or something in the way of a file, cannot be read, and where a link leads a
-    file out of the directory.
+    ``spec_file`` is the file that the person rendered from: where it is the bundle's own `mmdeploy.yaml`, what they
+    changed there is what they asked for, and not an edit to protect. Raises `UsageError` where the directory, or
+    something in the way of a file, cannot be read, and where a link leads a file out of the directory.
     """
     sums = _read_sums(directory)
+    if (
+        spec_file is not None
+        and spec_file.exists()
+        and os.path.realpath(spec_file) == os.path.realpath(directory / SPEC_FILE)
+    ):
+        sums[SPEC_FILE] = digest(_read(spec_file) or "")
     wanted: dict[str, str] = {**bundle.files, SUMS_FILE: bundle.sums()}
     found = []
     for path, new in wanted.items():
@@ -89,7 +96,7 @@ def _edited(path: str, old: str | None, directory: Path, sums: Mapping[str, str]
     return old is None or sums.get(path) != digest(old)
 
 
-def write(bundle: Bundle, directory: Path, force: bool = False) -> list[Change]:
+def write(bundle: Bundle, directory: Path, force: bool = False, spec_file: Path | None = None) -> list[Change]:
     """Make ``directory`` hold the bundle, and say what changed.
 
     Every file is written to a temporary place first and then renamed, and whatever fails or interrupts that, the old
@@ -97,7 +104,7 @@ def write(bundle: Bundle, directory: Path, force: bool = False) -> list[Change]:
     must go: then `DifferencesError` lists them and nothing is written, except with ``force``. Raises `UsageError` where
     the directory cannot be written.
     """
-    todo = changes(bundle, directory)
+    todo = changes(bundle, directory, spec_file)
     _check_ways(todo, directory)
     edited = [change for change in todo if change.edited]
     if edited and not force:

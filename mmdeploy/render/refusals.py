@@ -436,7 +436,7 @@ def check_unread(resolution: Resolution) -> None:
                 f"{where} has no effect here (topology {facts['topology']}, server {facts['server']}, "
                 f"mode {facts['mode']}, workload {facts['workload']})",
                 None,
-                "remove it; mmdeploy render --explain lists the settings that have one",
+                "remove it; a small spec that holds only what you decide is easier to change than a resolved one",
             )  # fmt: skip
 
 

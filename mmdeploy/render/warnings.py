@@ -18,15 +18,15 @@ def warnings(resolution: Resolution) -> list[str]:
 
 def how_tested(resolution: Resolution) -> Iterator[str]:
     """How well the combination is tested."""
-    note = f" ({resolution.choice.row.note})" if resolution.choice.row.note else ""
-    if resolution.choice.status == "unverified":
-        yield f"unverified: nobody is known to have run this combination on release {resolution.release.name}{note}"
-    elif resolution.choice.status == "experimental":
-        yield (
-            f"experimental: encode disaggregation and its manifests may change{note}"
-            if resolution.facts["encodes"]
-            else f"experimental{note}"
-        )
+    row, status = resolution.choice.row, resolution.choice.status
+    note = f" ({row.note})" if row.note else ""
+    if status == "unverified":
+        yield f"unverified: nobody is known to have run this combination on release {resolution.release.name}"
+    elif status == "experimental":
+        what = "encode disaggregation and its manifests may change" if resolution.facts["encodes"] else "may change"
+        yield f"experimental: {what}{note}"
+    elif status == "validated" and resolution.status == "experimental":
+        yield f"experimental: the nightly run covers this as {row.testedAs}, not as {resolution.facts['workload']}"
 
 
 def inferred(resolution: Resolution) -> Iterator[str]:

@@ -31,9 +31,12 @@ def explained(code: Code) -> str:
 def _silencing(code: str) -> str:
     return "\n".join(
         [
-            f"# mmdeploy: ignore {code} why it is right here      (a comment at the end of the line)",
-            f'{_ANNOTATION}: "{code} why"      (an annotation, for the whole object)',
-            f"mmdeploy lint --ignore {code} ...      (for one run, or in the settings file)",
+            "a comment at the end of the line, or alone on the line above:",
+            f"  # mmdeploy: ignore {code} why it is right here",
+            "an annotation, for the whole object:",
+            f'  {_ANNOTATION}: "{code} why"',
+            "for one run, or in the settings file:",
+            f"  mmdeploy lint --ignore {code} PATH",
         ]
     )
 

@@ -51,14 +51,15 @@ def unknown_flag(deployment: Deployment) -> Iterator[Found]:
             told.add((engine.kind, name))
             other = EngineFacts(deployment.tables, "sglang" if engine.kind == "vllm" else "vllm")
             foreign = name.startswith("--") and other.flag(name, None).state == "known"
-            near = difflib.get_close_matches(name, facts.flag_names(), n=1, cutoff=0.8)
+            near = difflib.get_close_matches(name, facts.flag_names(), n=1, cutoff=0.9)
             message = f"{name} is in no release of {_TITLES[engine.kind]} that the catalog knows"
             fix = "an engine stops on a flag that it does not have: remove it, or ignore this for a build that has it"
             if foreign:
                 message = f"{name} is a flag of {_TITLES[other.kind]}, not of {_TITLES[engine.kind]}"
             elif near:
                 message, fix = f"{message}; is {near[0]} meant?", f"write {near[0]}"
-            level = Level.warning if foreign else None
+            # A flag that is one slip away from a real one is no flag of somebody's own build.
+            level = Level.warning if foreign else Level.error if near and engine.version is not None else None
             yield Found(engine.pod.document, flag.path, subject(engine), message, fix, level)
 
 

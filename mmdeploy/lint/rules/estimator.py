@@ -150,8 +150,8 @@ def does_not_fit(deployment: Deployment) -> Iterator[Found]:
         if pairing is None or pairing.fits:
             continue
         how = "" if block.value else "without an estimate of its own the router takes factor 1024: "
-        image = json.dumps(pairing.suggestion.get("image", {}), separators=(", ", ": "))
-        fix = f"write under {PRODUCER}'s parameters: estimate: {{image: {image.replace(chr(34), '')}}}"
+        block_that_fits = json.dumps(pairing.suggestion, separators=(", ", ": ")).replace('"', "")
+        fix = f"write under {PRODUCER}'s parameters: estimate: {block_that_fits}"
         advice = f"; {pairing.advice}" if pairing.advice else ""
         yield block.found(_image_at(block), f"served model {model.name}: {how}{pairing.reason}", fix + advice)
 

@@ -195,6 +195,23 @@ def mount_of_nothing(deployment: Deployment) -> Iterator[Found]:
                     )  # fmt: skip
 
 
+@rule("MMD945", Level.error, "kustomize (a name prefix changes references only in kinds that it knows)")
+def renamed_account(deployment: Deployment) -> Iterator[Found]:
+    """A pod that names a ServiceAccount which a prefix renamed: the object is here, under a longer name."""
+    accounts = {item.name for item in deployment.kind("ServiceAccount")}
+    for pod in _serving(deployment):
+        name = pod.spec.get("serviceAccountName")
+        if not isinstance(name, str) or name in accounts:
+            continue
+        renamed = sorted(account for account in accounts if account.endswith((f"-{name}", f".{name}")))
+        if renamed:
+            yield Found(
+                pod.document, (*pod.path, "spec", "serviceAccountName"), pod.title,
+                f"it runs as the ServiceAccount {name}, and the one here is called {renamed[0]}: no pod is created",
+                f"write {renamed[0]}, or leave the name prefix out",
+            )  # fmt: skip
+
+
 def _listed(names_: set[str]) -> str:
     return ", ".join(sorted(names_)) or "none"
 

@@ -175,18 +175,23 @@ def _newer(allowed: Mapping[str, Any]) -> list[list[str]]:
 
 @rule("MMD713", Level.error, "router-flags.csv; llm-d-guides.md §18 (the default was 8001 until v0.9.0)")
 def sidecar_engine_port(deployment: Deployment) -> Iterator[Found]:
-    """Old sidecars look for the engine on another port by default."""
+    """A sidecar that looks for the engine on a port on which it does not listen."""
     notes = _notes(deployment)
-    newest = notes["enginePortDefault"]["main"]
     for container, at in sidecars(deployment):
-        engine = container.pod.engine
-        default = notes["enginePortDefault"].get(at)
-        if engine is None or default is None or default == newest or engine.port == default:
+        engine, command = container.pod.engine, container.command
+        if engine is None or command.last("--configuration", "--configuration-file", "--data-parallel-size"):
             continue
-        if container.command.last(*notes["enginePort"], "--configuration", "--configuration-file") is None:
-            yield Found(
-                container.pod.document, _args(container), _subject(container),
-                f"the sidecar {tag_of(container.image)} looks for the engine on {default}, and it listens on "
-                f"{engine.port}: every request ends in 503",
-                f"add --vllm-port={engine.port}",
-            )  # fmt: skip
+        given = command.last(*notes["enginePort"])
+        looks = command.integer(*notes["enginePort"]) if given else notes["enginePortDefault"].get(at)
+        taken = engine.port == (
+            command.integer("--port") or deployment.catalog.ports["modelServer"]
+        )  # MMD116 speaks of that
+        if looks is None or looks == engine.port or taken:
+            continue
+        spelling = given.spelling if given else "--vllm-port" if at == "v0.9.0" else "--model-server-port"
+        yield Found(
+            container.pod.document, given.path if given else _args(container), _subject(container),
+            f"the sidecar {tag_of(container.image)} looks for the engine on {looks}{' by default' * (given is None)}, "
+            f"and it listens on {engine.port}: every request ends in 503",
+            f"write {spelling}={engine.port}, or let the engine listen on {looks}",
+        )  # fmt: skip
