@@ -244,7 +244,10 @@ def read_text(
         status = path.stat()
         if stat.S_ISREG(status.st_mode) and status.st_size > SIZE_LIMIT:
             raise _too_large(f"is {status.st_size / (1 << 20):.1f} MiB", name, error)
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(SIZE_LIMIT + 1)  # a device may have no end
+        if len(data) > SIZE_LIMIT:
+            raise _too_large("is more than 1 MiB", name, error)
     except (OSError, ValueError) as problem:
         # ValueError: a name that no file can have, with a NUL in it.
         reason = (problem.strerror if isinstance(problem, OSError) else None) or str(problem)

@@ -17,6 +17,8 @@ _UNIT = "(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$"
 _QUANTITY = rf"^[0-9]+(\.[0-9]+)?{_UNIT}"
 _AMOUNT = rf"^(0*[1-9][0-9]*(\.[0-9]+)?|0+\.[0-9]*[1-9][0-9]*){_UNIT}"
 _NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+_PRINTABLE = r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$"
+_WORD = r"^[A-Za-z0-9]([-A-Za-z0-9._+]*[A-Za-z0-9])?$"
 _ENV_NAME = r"^[-._a-zA-Z][-._a-zA-Z0-9]*$"
 _REPLICAS_LIMIT = (1 << 31) - 1
 """Kubernetes keeps replicas in 32 bits."""
@@ -32,6 +34,8 @@ PATTERN_NAMES: Mapping[str, str] = {
         "Kubernetes name (lower-case letters, digits and '-')",
     ),
     "requestTimeout": "duration (30s, 5m, 0s)",
+    "key": "key of a Secret (letters, digits, '-', '_' and '.')",
+    **dict.fromkeys(("routerChart", "inferenceExtension", "gatewayApi", "leaderWorkerSet"), "version (v0.10.0, 1.2)"),
 }
 """Fields whose text has a form, in a person's words."""
 
@@ -113,13 +117,25 @@ Name = Annotated[str, StringConstraints(pattern=_NAME, max_length=63)]
 ReleaseName = Annotated[str, StringConstraints(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", max_length=40)]
 """The router's Services are named after it, and a Service's name starts with a letter (RFC 1035)."""
 
+SecretKey = Annotated[
+    str, BeforeValidator(_exact_text), StringConstraints(pattern=r"^[-._A-Za-z0-9]+$", max_length=253)
+]
+"""A key of a Secret; it also stands in commands that people copy, so nothing else may be in it."""
+
+Version = Annotated[
+    str,
+    BeforeValidator(_exact_text),
+    StringConstraints(pattern=_WORD),
+    WithJsonSchema({"anyOf": [{"type": "string", "pattern": _WORD}, {"type": "integer"}]}),
+]
+
 NamePrefix = Annotated[str, StringConstraints(pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$", max_length=54)]
 Duration = Annotated[str, StringConstraints(pattern=r"^([0-9]{1,5}(h|m|s|ms)){1,4}$")]
 Text = Annotated[
     str,
     BeforeValidator(_exact_text),
-    StringConstraints(min_length=1),
-    WithJsonSchema({"anyOf": [{"type": "string", "minLength": 1}, {"type": "integer"}]}),
+    StringConstraints(min_length=1, pattern=_PRINTABLE),
+    WithJsonSchema({"anyOf": [{"type": "string", "minLength": 1, "pattern": _PRINTABLE}, {"type": "integer"}]}),
 ]
 Texts = Annotated[list[Text] | None, BeforeValidator(_not_empty)]
 TextMap = Annotated[

@@ -32,11 +32,13 @@ from mmdeploy.kinds import (
     Quantity,
     ReleaseName,
     Replicas,
+    SecretKey,
     Share,
     SomeEnv,
     SomeTexts,
     Text,
     Texts,
+    Version,
 )
 
 ROLES = ("encode", "prefill", "decode")
@@ -56,7 +58,7 @@ class Secret(_Strict):
     """The Hugging Face token's Secret; mmdeploy refers to it and never holds its content."""
 
     name: Name | None = Field(None, description="Name of the Secret.")
-    key: Text | None = Field(None, description="Key in the Secret; the engine reads it as HF_TOKEN.")
+    key: SecretKey | None = Field(None, description="Key in the Secret; the engine reads it as HF_TOKEN.")
 
 
 class Role(_Strict):
@@ -130,11 +132,11 @@ class Calibration(_Strict):
 class Versions(_Strict):
     """What a release pins; filled from the catalog, and written out so that a bundle says what it was made for."""
 
-    routerChart: Text | None = Field(None, description="Version of the llm-d router charts.")
+    routerChart: Version | None = Field(None, description="Version of the llm-d router charts.")
     sidecarImage: Text | None = Field(None, description="Image of the routing sidecar.")
-    inferenceExtension: Text | None = Field(None, description="Gateway API Inference Extension CRDs.")
-    gatewayApi: Text | None = Field(None, description="Gateway API CRDs (mode gateway).")
-    leaderWorkerSet: Text | None = Field(None, description="LeaderWorkerSet chart (workload DisaggregatedSet).")
+    inferenceExtension: Version | None = Field(None, description="Gateway API Inference Extension CRDs.")
+    gatewayApi: Version | None = Field(None, description="Gateway API CRDs (mode gateway).")
+    leaderWorkerSet: Version | None = Field(None, description="LeaderWorkerSet chart (workload DisaggregatedSet).")
 
 
 class DeploymentSpec(_Strict):

@@ -19,7 +19,7 @@ def examiner(catalog: Catalog) -> Callable[[Bundle], None]:
     from mmdeploy.lint.judgement import errors_of_bundle
     from mmdeploy.render.bundle import contents
 
-    ignored = settings.load(Path.cwd()).ignore
+    ignored = settings.load(Path()).ignore
 
     def examine(bundle: Bundle) -> None:
         found = errors_of_bundle(catalog, bundle.files, contents(bundle), ignored)

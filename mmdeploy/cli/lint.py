@@ -101,12 +101,14 @@ def lint(
         "ignore": tuple(ignore or ()),
         "baseline": baseline,
     }
-    chosen = replace(settings.load(Path.cwd()), **{name: value for name, value in said.items() if value})
+    chosen = replace(settings.load(Path()), **{name: value for name, value in said.items() if value})
     catalog = blueprints.load(blueprints_dir)
     document = judgement.judge(catalog, paths, chosen, write_baseline=write_baseline)
     print(_formed(document, chosen, catalog), end="")
     if document["failed"]:
         raise typer.Exit(3)
+    if document["broken"]:
+        raise typer.Exit(1)  # a rule that stopped with a bug has judged nothing: that is no pass
 
 
 def _formed(document: dict[str, Any], chosen: Settings, catalog: Catalog) -> str:

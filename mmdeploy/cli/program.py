@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from typing import Annotated
 
@@ -59,7 +60,9 @@ def main() -> None:
         sys.exit(problem.exit_code)
     except (KeyboardInterrupt, BrokenPipeError):
         raise
-    except Exception:
+    except Exception as problem:
+        if isinstance(problem, OSError) and problem.errno == errno.ENOSPC:
+            raise
         import traceback
 
         traceback.print_exc()

@@ -351,6 +351,6 @@ def _render_all(catalog: Any, collected: Inputs, directory: Path | None, check: 
     if check and changed:
         raise DifferencesError(
             f"{len(changed)} files under {directory} are not current",
-            next_step=f"mmdeploy render --all -d {shlex.quote(str(directory))} --force",
+            next_step=f"mmdeploy render {_again()} -d {shlex.quote(str(directory))} --force",
         )
     print(f"{directory}: {len(changed)} files {'differ' if check else 'changed'}", file=sys.stderr)

@@ -74,9 +74,13 @@ def read(path: Path) -> Baseline:
 def write(path: Path, findings: Iterable[Finding]) -> None:
     """Write a baseline, in one step."""
     text = Baseline(path.parent).text(findings)
-    new = path.with_name(path.name + ".new")
+    target = path.resolve()  # through a link, not over it
+    if target.exists() and not target.is_file():
+        raise UsageError("is no file that a baseline could replace", origin=str(path), next_step="--baseline FILE")
+    new = target.with_name(f".{target.name}.{os.getpid()}.new")
     try:
         new.write_text(text, encoding="utf-8")
-        new.replace(path)
+        new.replace(target)
     except OSError as problem:
+        new.unlink(missing_ok=True)
         raise UsageError(f"the baseline cannot be written: {problem.strerror}", origin=str(path)) from None

@@ -47,7 +47,8 @@ def judge(catalog: Catalog, arguments: Sequence[str], settings: Settings, *, wri
         baselines.write(settings.baseline, result.findings)
         notes.append(f"{settings.baseline}: {len(result.findings)} findings listed")
         result = Result(ignored=result.ignored, known=len(result.findings))
-    return told(deployment, result, settings.fail_on or "error", notes)
+    document = told(deployment, result, settings.fail_on or "error", notes)
+    return {**document, "broken": bool(result.broken)}
 
 
 @contextmanager

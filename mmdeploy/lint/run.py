@@ -65,10 +65,11 @@ def select(chosen: Sequence[str], ignored: Sequence[str]) -> list[Rule]:
 def _codes(words: Iterable[str], option: str) -> set[str]:
     found: set[str] = set()
     for word in words:
-        for part in re.split(r"[,\s]+", word.strip()):
+        for part in re.split(r"[,\s]+", word.strip(", \t\n")) or [word]:
             prefix = part.upper() if part.upper().startswith("MMD") else f"MMD{part}"
             matching = {item.code for item in rules() if item.code.startswith(prefix)}
-            if not matching or (len(prefix) == 4 and prefix[3] not in GROUPS):
+            # The bare "MMD" and the empty word begin every code: they name none.
+            if len(prefix) < 4 or not matching or (len(prefix) == 4 and prefix[3] not in GROUPS):
                 raise UsageError(
                     f"{part!r} is neither a code nor a group of codes", origin=option,
                     next_step="mmdeploy explain lists every code",

@@ -43,7 +43,10 @@ KEYS = tuple(item.name.replace("_", "-") for item in fields(Settings) if item.na
 
 def load(directory: Path) -> Settings:
     """Settings for runs in ``directory``. Raises `UsageError` with the file for a key or value that is not known."""
-    here = directory.absolute()
+    try:
+        here = directory.absolute()
+    except OSError:
+        return Settings()  # the working directory is gone
     for place in (here, *here.parents):
         for name, read in ((YAML_FILE, _from_yaml), (TOML_FILE, _from_toml)):
             path = place / name

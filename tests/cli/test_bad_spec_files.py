@@ -205,11 +205,15 @@ def test_unreadable_file() -> None:
 
 
 def test_unreadable_file_whoever_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(path: Path) -> bytes:
-        raise PermissionError(13, "Permission denied", str(path))
+    opened = Path.open
+
+    def refuse(path: Path, *how: str, **more: str) -> object:
+        if path.name == "spec.yaml":
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(path, *how, **more)
 
     Path("spec.yaml").write_text("topology: e-pd\n")
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr(Path, "open", refuse)
     done = run("render", "-f", "spec.yaml")
     assert done.status == 2
     assert done.stderr.startswith("error: spec.yaml: cannot be read: Permission denied\n")
