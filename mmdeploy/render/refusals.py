@@ -15,6 +15,8 @@ from mmdeploy.errors import UnsupportedError
 from mmdeploy.quantities import quantity
 from mmdeploy.render.arguments import flag_of, group
 from mmdeploy.render.expressions import image_version
+from mmdeploy.render.refused_settings import extra_arguments_are_free, labels_are_legal, variables_have_one_source
+from mmdeploy.render.refusing import is_said, refuse
 from mmdeploy.spec import ROLES
 
 if TYPE_CHECKING:
@@ -23,10 +25,6 @@ if TYPE_CHECKING:
 
 SET_NAME_LIMIT = 47
 """Characters of set name plus role name; LWS's webhook refuses more (disaggregatedset-observed.md, Shape)."""
-_LABEL_KEY = re.compile(
-    r"(?:(?=[^/]{1,253}/)[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-)
-_LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
 
 def check(resolution: Resolution) -> None:
@@ -35,36 +33,13 @@ def check(resolution: Resolution) -> None:
         rule(resolution)
 
 
-def _refuse(
-    resolution: Resolution, path: KeyPath, found: str, near: list[str] | None = None, next_step: str | None = None
-) -> UnsupportedError:
-    said = next((known for known in resolution.said_paths() if known[: len(path)] == path), None)
-    if said is None and _is_said(resolution.said, path):
-        said = path
-    return UnsupportedError(
-        found,
-        origin=resolution.origin_of(said) if said else None,
-        nearest=near or [],
-        next_step=next_step or "mmdeploy render --explain shows where each value comes from",
-    )
-
-
-def _is_said(said: Mapping[str, Any], path: KeyPath) -> bool:
-    value: Any = said
-    for step in path:
-        if not isinstance(value, Mapping) or step not in value:
-            return False
-        value = value[step]
-    return True
-
-
 def roles_exist(resolution: Resolution) -> None:
     """Settings of a role that the topology does not have."""
     for role in ROLES:
         if role in resolution.said and role not in resolution.roles:
             topology = resolution.facts["topology"]
             with_role = [name for name, entry in resolution.catalog.topologies.items() if role in entry["roles"]]
-            raise _refuse(
+            raise refuse(
                 resolution, (role,), f"topology {topology} has no {role} pods, but {role} settings are given",
                 [f"-t {name}" for name in with_role],
                 f"remove the {role} settings, or choose a topology that has the role",
@@ -76,7 +51,7 @@ def workload_fits(resolution: Resolution) -> None:
     workload = resolution.facts["workload"]
     if workload not in resolution.workloads:
         where = f"topology {resolution.facts['topology']} with {resolution.facts['server']}"
-        raise _refuse(
+        raise refuse(
             resolution, ("workload",), f"{where} on release {resolution.release.name} cannot be a {workload}",
             [f"--workload {name}" for name in resolution.workloads], "mmdeploy matrix shows the forms of each row",
         )  # fmt: skip
@@ -88,10 +63,10 @@ def set_name_fits(resolution: Resolution) -> None:
         return
     prefix = resolution.spec["namePrefix"]
     if not prefix:
-        raise _refuse(resolution, ("namePrefix",), "a DisaggregatedSet needs a name, but namePrefix is empty")
+        raise refuse(resolution, ("namePrefix",), "a DisaggregatedSet needs a name, but namePrefix is empty")
     longest = max(resolution.roles, key=len)
     if len(prefix) + len(longest) > SET_NAME_LIMIT:
-        raise _refuse(
+        raise refuse(
             resolution, ("namePrefix",),
             f"the set's name {prefix!r} with role {longest!r} has {len(prefix) + len(longest)} characters; "
             f"LeaderWorkerSet allows {SET_NAME_LIMIT}",
@@ -104,14 +79,14 @@ def estimator_has_a_place(resolution: Resolution) -> None:
     if "estimator" not in resolution.said:
         return
     if resolution.facts["routing"] == "precise":
-        raise _refuse(
+        raise refuse(
             resolution, ("estimator",),
             "precise routing tokenises each request, so an estimator cannot be used with it "
             "(the router refuses token-producer with both)",
             ["--routing approximate"], "leave the estimator out, or use --routing approximate",
         )  # fmt: skip
     if resolution.facts["server"] != "vllm":
-        raise _refuse(
+        raise refuse(
             resolution, ("estimator",),
             f"the router of {resolution.facts['topology']} with {resolution.facts['server']} picks pods by queue and "
             "KV cache and prices nothing: an estimator has no effect",
@@ -119,7 +94,7 @@ def estimator_has_a_place(resolution: Resolution) -> None:
         )  # fmt: skip
     if "video" in resolution.said["estimator"] and not resolution.pricing.video:
         name, router = resolution.release.name, resolution.release.routerVersion
-        raise _refuse(
+        raise refuse(
             resolution, ("estimator",), f"release {name} (router {router}) stops at start on estimate.video",
             _releases_with(resolution, "video-estimate"), "remove the video block",
         )  # fmt: skip
@@ -128,12 +103,12 @@ def estimator_has_a_place(resolution: Resolution) -> None:
 def routing_fits(resolution: Resolution) -> None:
     """Precise routing where no layer provides it; encoder cache affinity in an encode profile."""
     if resolution.facts["routing"] == "precise" and resolution.facts["server"] != "vllm":
-        raise _refuse(
+        raise refuse(
             resolution, ("routing",), "precise routing needs vLLM: SGLang pods behind this router publish no KV events",
             ["--routing approximate", "--server vllm"], "use --routing approximate",
         )  # fmt: skip
     if resolution.facts["encoderCacheAffinity"] and resolution.facts["encodes"]:
-        raise _refuse(
+        raise refuse(
             resolution, ("encoderCacheAffinity",),
             "encoder cache affinity scores nothing in an encode profile: the router records the decode pod as the "
             "holder and looks the encode pods up (llm-d-router issue 2626)",
@@ -152,14 +127,14 @@ def connector_fits(resolution: Resolution) -> None:
     if connector == "ECMooncakeConnector" and resolution.spec["mooncake"]["crossEncoderCache"]:
         _cross_encoder_cache(resolution)
     if connector == "ECMooncakeConnector" and resolution.roles["encode"].values.plain("tensorParallelSize") > 1:
-        raise _refuse(
+        raise refuse(
             resolution, ("encode", "tensorParallelSize"),
             f"ECMooncakeConnector producers run with tensor parallel size 1, not "
             f"{resolution.roles['encode'].values.plain('tensorParallelSize')}",
             ["encode.tensorParallelSize=1", "--ec-connector ECCPUConnector"], "set encode.tensorParallelSize=1",
         )  # fmt: skip
     if connector == "ECCPUConnector" and "ec-fork" in features and resolution.model.embeddingRowBytes is None:
-        raise _refuse(
+        raise refuse(
             resolution, ("model",),
             f"release {resolution.release.name} counts the encoder cache in rows of the model's embeddings, and the "
             f"catalog does not know their size for {resolution.model.name}",
@@ -171,7 +146,7 @@ def _cross_encoder_cache(resolution: Resolution) -> None:
     image = str(resolution.roles["encode"].values.plain("image"))
     version = image_version(image)
     if version is not None and version < (0, 31):
-        raise _refuse(
+        raise refuse(
             resolution, ("mooncake", "crossEncoderCache"),
             f"crossEncoderCache needs vLLM 0.31; encode pods run {image}",
             ["mooncake.crossEncoderCache=false"], "set the images to v0.31 or newer, or leave it out",
@@ -187,8 +162,8 @@ def engines_match(resolution: Resolution) -> None:
     first, *others = resolution.roles
     for name in others:
         if versions[name] != versions[first] and None not in (versions[name], versions[first]):
-            odd = next((role for role in (first, name) if _is_said(resolution.said, (role, "image"))), name)
-            raise _refuse(
+            odd = next((role for role in (first, name) if is_said(resolution.said, (role, "image"))), name)
+            raise refuse(
                 resolution, (odd, "image"),
                 f"{first} runs {images[first]}, {name} runs {images[name]}: engines of different releases refuse each "
                 "other's transfers, and the consumer encodes by itself",
@@ -204,7 +179,7 @@ def fork_is_kept(resolution: Resolution) -> None:
         own = resolution.release.images["vllm-encode"][build.values["accelerator"]]
         image = str(build.values.plain("image"))
         if image.rsplit("/", 1)[-1] != own.rsplit("/", 1)[-1]:
-            raise _refuse(
+            raise refuse(
                 resolution, (name, "image"),
                 f"release {resolution.release.name} configures its fork {own}; {image} reads other keys",
                 _releases_with(resolution, "ec-nixl"), "keep the release's image (a mirror of it will do)",
@@ -219,20 +194,20 @@ def handoff_fits(resolution: Resolution) -> None:
     raw = ["mediaHandoff=raw"]
     if not resolution.facts["encodes"] or resolution.facts["server"] != "vllm":
         near = ["-t e-pd", "-t e-p-d"] if not resolution.facts["encodes"] else ["--server vllm"]
-        raise _refuse(resolution, path, "a metadata-only hand-off needs vLLM encode pods", near)
+        raise refuse(resolution, path, "a metadata-only hand-off needs vLLM encode pods", near)
     if "metadata-handoff" not in resolution.release.features:
         raise _lacks(resolution, path, "the metadata-only hand-off", "vLLM 0.28", "metadata-handoff")
     if not resolution.model.handoffMetadata:
         family = resolution.model.family or "its family"
         able = [name for name, model in resolution.catalog.models.items() if model.handoffMetadata]
-        raise _refuse(
+        raise refuse(
             resolution, path,
             f"vLLM's encoder publishes no layout metadata for {family} ({resolution.model.name}): the consumer must "
             "receive the media themselves",
             [*raw, *(f"-m {name}" for name in able[:2])], "use mediaHandoff=raw",
         )  # fmt: skip
     if resolution.facts["ecConnector"] == "ECExampleConnector":
-        raise _refuse(
+        raise refuse(
             resolution, path,
             "with ECExampleConnector a missing embedding kills the engine when there are no media to fall back on",
             [*raw, "--ec-connector ECCPUConnector"], "use mediaHandoff=raw",
@@ -240,7 +215,7 @@ def handoff_fits(resolution: Resolution) -> None:
 
 
 def _lacks(resolution: Resolution, path: KeyPath, what: str, since: str, feature: str) -> UnsupportedError:
-    return _refuse(
+    return refuse(
         resolution, path, f"release {resolution.release.name} lacks {what}, which needs {since}",
         _releases_with(resolution, feature), "mmdeploy matrix shows what each release supports",
     )  # fmt: skip
@@ -258,7 +233,7 @@ def accelerators_fit(resolution: Resolution) -> None:
         entry = resolution.catalog.accelerators[build.values["accelerator"]]
         further = _further_ranks(build)
         if not any(tensor * further == count * times for times in entry["tensorParallel"]):
-            raise _refuse(
+            raise refuse(
                 resolution, _blamed_for_ranks(resolution, name, further),
                 f"{name}: tensor parallel size {tensor}{f' x {further} further ranks' * (further > 1)} does not fit "
                 f"{count} accelerator{'s' * (count != 1)} ({entry['title']})",
@@ -272,7 +247,7 @@ def accelerators_fit(resolution: Resolution) -> None:
 
 def _blamed_for_ranks(resolution: Resolution, name: str, further: int) -> KeyPath:
     keys = ("extraArgs",) if further > 1 else ("tensorParallelSize", "accelerators")
-    return (name, next((key for key in keys if _is_said(resolution.said, (name, key))), "accelerators"))
+    return (name, next((key for key in keys if is_said(resolution.said, (name, key))), "accelerators"))
 
 
 def _slice_fits(resolution: Resolution, name: str, build: RoleBuild, entry: Mapping[str, Any], count: int) -> None:
@@ -282,8 +257,8 @@ def _slice_fits(resolution: Resolution, name: str, build: RoleBuild, entry: Mapp
         return
     chips = prod(int(side) for side in re.findall(r"[0-9]+", shape))
     if chips != count:
-        odd = "accelerators" if _is_said(resolution.said, (name, "accelerators")) else "nodeSelector"
-        raise _refuse(
+        odd = "accelerators" if is_said(resolution.said, (name, "accelerators")) else "nodeSelector"
+        raise refuse(
             resolution, (name, odd),
             f"{name}: {count} chips do not fill the slice {shape} ({chips} chips); GKE wants a pod to ask for all",
             [f"--set {name}.accelerators={chips} --set {name}.tensorParallelSize={chips}"],
@@ -319,8 +294,8 @@ def memory_nests(resolution: Resolution) -> None:
             small, large = build.values.plain(inner), build.values.plain(outer)
             _refuse_nothing(resolution, name, outer, large)
             if small is not None and quantity(small) > quantity(large):
-                said = inner if _is_said(resolution.said, (name, inner)) else outer
-                raise _refuse(
+                said = inner if is_said(resolution.said, (name, inner)) else outer
+                raise refuse(
                     resolution, (name, said), f"{name}: {inner} {small} is more than {outer} {large}: {words[inner]}",
                     [f"{name}.{inner}={large}", f"{name}.{outer}={small}"], "lower the one or raise the other",
                 )  # fmt: skip
@@ -328,7 +303,7 @@ def memory_nests(resolution: Resolution) -> None:
 
 def _refuse_nothing(resolution: Resolution, name: str, key: str, value: Any) -> None:
     if quantity(value) <= 0:
-        raise _refuse(resolution, (name, key), f"{name}.{key} is {value}: a limit of nothing lets nothing run")
+        raise refuse(resolution, (name, key), f"{name}.{key} is {value}: a limit of nothing lets nothing run")
 
 
 def _caches_embeddings(resolution: Resolution, role: str) -> bool:
@@ -344,66 +319,13 @@ def kv_order_fits(resolution: Resolution) -> None:
     prefill = resolution.roles["prefill"].values.plain("tensorParallelSize")
     decode = resolution.roles["decode"].values.plain("tensorParallelSize")
     if prefill > decode:
-        odd = "decode" if _is_said(resolution.said, ("decode", "tensorParallelSize")) else "prefill"
-        raise _refuse(
+        odd = "decode" if is_said(resolution.said, ("decode", "tensorParallelSize")) else "prefill"
+        raise refuse(
             resolution, (odd, "tensorParallelSize"),
             f"prefill runs with tensor parallel size {prefill}, decode with {decode}: NixlConnector does not move "
             "the KV cache to a smaller one",
             [f"prefill.tensorParallelSize={decode}", f"decode.tensorParallelSize={prefill}"], "make them equal",
         )  # fmt: skip
-
-
-def extra_arguments_are_free(resolution: Resolution) -> None:
-    """Engine arguments that other parts of the deployment are wired to."""
-    owned = resolution.catalog.engine_flags.get(resolution.facts["server"], {})
-    for name in resolution.roles:
-        for argument in group(resolution.said.get(name, {}).get("extraArgs") or []):
-            flag = flag_of(argument)
-            entry = owned.get(flag.split(".")[0]) if flag else None
-            if entry is None or entry.get("routing", resolution.facts["routing"]) != resolution.facts["routing"]:
-                continue
-            field = entry.get("field")
-            target = field if field and entry.get("top") else f"{name}.{field}" if field else None
-            why = f"it has a field of its own, {target}" if target else entry["why"]
-            raise _refuse(
-                resolution, (name, "extraArgs"), f"{name}.extraArgs sets {flag}, which is not free: {why}",
-                [f"{target}=…"] if target else None, f"remove {flag} from extraArgs",
-            )  # fmt: skip
-
-
-def labels_are_legal(resolution: Resolution) -> None:
-    """Labels that Kubernetes refuses, or that the deployment itself needs."""
-    reserved = set(resolution.catalog.labels.values())
-    for name, build in resolution.roles.items():
-        reserved |= build.label_keys()
-        for kind in ("labels", "annotations", "nodeSelector"):
-            for key, value in (build.values.plain(kind) or {}).items():
-                path = (name, kind, key)
-                if not _LABEL_KEY.fullmatch(key):
-                    raise _refuse(resolution, path, f"{name}.{kind}: {key!r} is not a legal key")
-                if kind != "annotations" and not _LABEL_VALUE.fullmatch(value):
-                    raise _refuse(
-                        resolution, path, f"{name}.{kind}: {value!r} is not a legal value of {key}",
-                        [re.sub(r"[^A-Za-z0-9._-]", "-", value)[:63].strip("-._")],
-                        "a value has at most 63 letters, digits, '-', '_' and '.'",
-                    )  # fmt: skip
-                if kind == "labels" and key in reserved:
-                    raise _refuse(
-                        resolution, path, f"{name}.labels sets {key}, which pools and selectors are made from", None,
-                        "remove it; the deployment sets it",
-                    )  # fmt: skip
-
-
-def variables_have_one_source(resolution: Resolution) -> None:
-    """A variable with a value and a source of values, or with neither: Kubernetes refuses it."""
-    for name in resolution.roles:
-        for variable, value in (resolution.said.get(name, {}).get("extraEnv") or {}).items():
-            if isinstance(value, Mapping) and len({"value", "valueFrom"} & set(value)) != 1:
-                raise _refuse(
-                    resolution, (name, "extraEnv", variable),
-                    f"{name}.extraEnv.{variable} needs either value or valueFrom, not {', '.join(value) or 'nothing'}",
-                    [f"{name}.extraEnv.{variable}=TEXT"], "give the variable one source",
-                )  # fmt: skip
 
 
 RULES = (
@@ -431,7 +353,7 @@ def check_unread(resolution: Resolution) -> None:
         if not known:
             where = ".".join(map(str, path))
             facts = resolution.facts
-            raise _refuse(
+            raise refuse(
                 resolution, path,
                 f"{where} has no effect here (topology {facts['topology']}, server {facts['server']}, "
                 f"mode {facts['mode']}, workload {facts['workload']})",
