@@ -36,22 +36,29 @@ def read(arguments: Sequence[str]) -> Read:
     """Read every argument (a path, or ``-``) as part of one deployment. Raises `UsageError` for a missing path."""
     result = Read()
     done: set[Path] = set()
-    for argument in arguments:
-        if argument == "-":
-            result.documents += _read_bytes(_standard_input(), "<stdin>", result)
-            continue
-        path = Path(argument)
-        if path.is_dir():
-            _read_tree(path, result, done)
-        elif path.is_file() and path.name in KUSTOMIZATIONS:
-            written = _read_file(path, result)
-            result.kustomizations += written
-            _build(path.parent, path, written, result, done)
-        elif path.exists():
-            result.documents += _read_file(path, result)
-        else:
-            raise UsageError("no such file or directory", origin=argument, next_step="mmdeploy lint --help")
+    for argument in dict.fromkeys(arguments):
+        try:
+            _read_argument(argument, result, done)
+        except OSError as problem:  # a directory on the way, or inside, that may not be searched
+            at = Position(str(problem.filename or argument), 1, 1)
+            result.defects.append(Defect("unparsable", f"cannot be read: {problem.strerror}", at))
     return result
+
+
+def _read_argument(argument: str, result: Read, done: set[Path]) -> None:
+    path = Path(argument)
+    if argument == "-":
+        result.documents += _read_bytes(_standard_input(), "<stdin>", result)
+    elif path.is_dir():
+        _read_tree(path, result, done)
+    elif path.is_file() and path.name in KUSTOMIZATIONS:
+        written = _read_file(path, result)
+        result.kustomizations += written
+        _build(path.parent, path, written, result, done)
+    elif path.exists():
+        result.documents += _read_file(path, result)
+    else:
+        raise UsageError("no such file or directory", origin=argument, next_step="mmdeploy lint --help")
 
 
 def read_files(files: Mapping[str, str]) -> Read:
