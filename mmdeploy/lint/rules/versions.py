@@ -95,7 +95,7 @@ def _named_in_values(deployment: Deployment) -> Iterator[Use]:
         block = values.get("router", "epp", "image")
         if not isinstance(block, Mapping) or not isinstance(block.get("repository"), str):
             continue
-        registry = str(block.get("registry") or "ghcr.io/llm-d").rstrip("/")
+        registry = str(block.get("registry") or _notes(deployment)["images"]["registry"]).rstrip("/")
         text = f"{registry}/{block['repository']}" + (f":{block['tag']}" if block.get("tag") else "")
         path: KeyPath = ("router", "epp", "image", "repository")
         yield Use(image(text), values.document, path, "router.epp.image")
