@@ -10,7 +10,14 @@ The tree (exit code in brackets)::
     │   ├── EstimatorMismatchError     [2]  the router's estimator does not fit the served model
     │   └── BlueprintError             [2]  a blueprint file is wrong (knows file:line)
     ├── FindingsError                  [3]  findings at or above the threshold
-    ├── DifferencesError               [4]  files are not what they should be
+    ├── DifferencesError               [4]  files, or objects of a cluster, are not what they should be
+    ├── ClusterError                   [5]  the cluster cannot be reached, or says no
+    │   ├── ForbiddenError             [5]  the person lacks a right
+    │   ├── NotFoundError              [5]  an object, or a kind of object, does not exist
+    │   ├── ConflictError              [5]  somebody else manages a field, or the object changed meanwhile
+    │   └── RejectedError              [5]  the API server, or a webhook, refuses an object
+    ├── DeployError                    [1]  something that was applied fails for good
+    ├── ContradictedError              [6]  a deployment does not do what it was deployed to do
     ├── TimedOutError                  [124] time ran out
     └── StoppedError                   [130]  the person pressed Ctrl-C
 
@@ -82,6 +89,41 @@ class DifferencesError(MmdeployError):
     """Files on disk are not what they should be; exit code 4."""
 
     exit_code = 4
+
+
+class ClusterError(MmdeployError):
+    """The cluster cannot be reached, or says no; exit code 5."""
+
+    exit_code = 5
+
+
+class ForbiddenError(ClusterError):
+    """The person lacks a right."""
+
+
+class NotFoundError(ClusterError):
+    """An object, or a kind of object, does not exist."""
+
+
+class ConflictError(ClusterError):
+    """Somebody else manages a field, or the object changed between reading and writing."""
+
+    managers: tuple[str, ...] = ()
+    """Field managers that hold what was to be changed."""
+
+
+class RejectedError(ClusterError):
+    """The API server, or a webhook, refuses an object."""
+
+
+class DeployError(MmdeployError):
+    """Something that was applied fails for good: a pod that cannot start, a chart that helm cannot install."""
+
+
+class ContradictedError(MmdeployError):
+    """A deployment does not do what it was deployed to do; exit code 6."""
+
+    exit_code = 6
 
 
 class TimedOutError(MmdeployError):

@@ -1,0 +1,233 @@
+"""What is to be on a cluster: a bundle read back from its directory, or a spec rendered in memory.
+
+A directory is taken as it stands, edits and all: its kustomizations say which objects there are, its
+``mmdeploy.yaml`` says what they are for.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mmdeploy import documents
+from mmdeploy.errors import SpecError, UsageError
+
+if TYPE_CHECKING:
+    from mmdeploy.catalog import Catalog
+
+SPEC_FILE = "mmdeploy.yaml"
+VALUES_FILE = "router/values.yaml"
+BUILD_SECONDS = 60
+"""A kustomization with remote bases may hang."""
+
+ROLES = ("encode", "prefill", "decode")
+"""In the order in which they are applied: what consumes comes after what produces."""
+
+_PLAIN_KEYS = frozenset({"apiVersion", "kind", "namespace", "resources"})
+_WORKLOADS = frozenset({"Deployment", "StatefulSet", "DisaggregatedSet", "LeaderWorkerSet"})
+
+Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Intended:
+    """What is to be on a cluster: a Helm release (the router) and objects, all in one namespace."""
+
+    origin: str
+    """The directory or file it was read from, for messages and for the commands that are suggested next."""
+    spec: Mapping[str, Any]
+    """The resolved spec (``mmdeploy.yaml``)."""
+    values: Mapping[str, Any]
+    """The router's Helm values."""
+    parts: Mapping[str, Sequence[Object]]
+    """Objects by directory of the bundle: ``modelserver``, ``gateway``, ``monitoring``; all with their namespace."""
+
+    @property
+    def name(self) -> str:
+        """The deployment's name, which is the Helm release of the router."""
+        return str(self.spec["name"])
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of everything."""
+        return str(self.spec["namespace"])
+
+    @property
+    def mode(self) -> str:
+        """``standalone`` or ``gateway``."""
+        return str(self.spec["mode"])
+
+    @property
+    def chart_version(self) -> str:
+        """Version of the router's chart."""
+        return str(self.spec["versions"]["routerChart"])
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Roles of the topology, in the order in which they are applied. ``decode`` also serves whole requests where
+        there is no other role."""
+        return tuple(role for role in ROLES if role in self.spec)
+
+    @property
+    def objects(self) -> tuple[Object, ...]:
+        """Every object, in the order in which it is applied; the router's own are helm's."""
+        return (*self.model_servers, *self.parts.get("gateway", ()), *self.parts.get("monitoring", ()))
+
+    @cached_property
+    def model_servers(self) -> tuple[Object, ...]:
+        """Objects of the model servers: what pods need first, then the workloads from encode to decode."""
+        order = {role: number for number, role in enumerate(ROLES, 1)}
+        return tuple(sorted(self.parts.get("modelserver", ()), key=lambda item: order.get(role_of(item), _last(item))))
+
+    @property
+    def workloads(self) -> tuple[Object, ...]:
+        """The objects of the model servers that make pods."""
+        return tuple(item for item in self.model_servers if item["kind"] in _WORKLOADS)
+
+    def pods(self) -> Iterator[tuple[str, int, Object]]:
+        """Role, number of replicas and pod template (``metadata``, ``spec``) of every role's pods."""
+        for item in self.workloads:
+            if item["kind"] == "DisaggregatedSet":
+                for role in item["spec"]["roles"]:
+                    inner = role["spec"]
+                    template = inner["leaderWorkerTemplate"]
+                    pod = template.get("leaderTemplate") or template["workerTemplate"]
+                    yield str(role["name"]), int(inner.get("replicas", 1)), pod
+            else:
+                spec = item["spec"]
+                yield role_of(item) or "decode", int(spec.get("replicas", 1)), spec["template"]
+
+
+def role_of(item: Object) -> str:
+    """The role that an object's pods play, by their label; ``""`` for an object without pods, or with several roles."""
+    template = item.get("spec", {}).get("template", {}) if item.get("kind") in _WORKLOADS else {}
+    return str(template.get("metadata", {}).get("labels", {}).get("llm-d.ai/role", ""))
+
+
+def _last(item: Object) -> int:
+    """Workloads whose role is unknown come last, everything that is not a workload first."""
+    return len(ROLES) + 1 if item["kind"] in _WORKLOADS else 0
+
+
+def read(path: Path, catalog: Catalog) -> Intended:
+    """What ``path`` says: a bundle's directory, or a spec file that is rendered in memory.
+
+    Raises `UsageError` and its kin for what is missing, unreadable, or cannot be rendered.
+    """
+    if path.is_dir():
+        return _bundle(path)
+    if not path.exists():
+        raise UsageError(
+            "no such file or directory",
+            origin=str(path),
+            next_step=f"mmdeploy render -d {path} writes a bundle; a spec file will do too",
+        )
+    return rendered(path, catalog)
+
+
+def rendered(path: Path, catalog: Catalog) -> Intended:
+    """What a spec file comes to. Raises what rendering raises."""
+    from mmdeploy import inputs
+    from mmdeploy.render import bundle as bundles
+    from mmdeploy.render.resolve import Resolver
+
+    collected = inputs.collect(file=str(path), options={}, settings=[], environ={}, from_env=False)
+    deployment = Resolver(catalog).resolve(collected.spec(), collected.origin_of)
+    contents = bundles.contents(bundles.render(catalog, deployment))
+    parts: dict[str, list[Object]] = {}
+    for name, content in contents.items():
+        directory = name.partition("/")[0]
+        if directory in bundles.DIRECTORIES:
+            parts.setdefault(directory, []).append(content)
+    return Intended(str(path), contents[SPEC_FILE], contents[VALUES_FILE], parts)
+
+
+def _bundle(directory: Path) -> Intended:
+    from mmdeploy.render.bundle import DIRECTORIES
+
+    for name in (SPEC_FILE, VALUES_FILE):
+        if not (directory / name).is_file():
+            raise UsageError(
+                f"not a bundle: it has no {name}",
+                origin=str(directory),
+                next_step=f"mmdeploy render -d {directory} writes one, or name a bundle's own directory",
+            )
+    spec = _mapping(directory / SPEC_FILE)
+    values = _mapping(directory / VALUES_FILE)
+    lacking = [key for key in ("name", "namespace", "mode", "topology", "versions") if key not in spec]
+    if lacking:
+        raise SpecError(
+            f"not a whole spec: it lacks {', '.join(lacking)}",
+            origin=str(directory / SPEC_FILE),
+            next_step=f"mmdeploy render -f {directory / SPEC_FILE} -d {directory} decides what is left out",
+        )
+    parts = {name: _objects(directory / name, spec) for name in DIRECTORIES if (directory / name).is_dir()}
+    return Intended(str(directory), spec, values, parts)
+
+
+def _mapping(path: Path) -> dict[str, Any]:
+    value = documents.read(path).value
+    if not isinstance(value, dict):
+        raise SpecError("holds no mapping", origin=str(path), next_step="render the bundle again")
+    return value
+
+
+def _objects(directory: Path, spec: Mapping[str, Any]) -> list[Object]:
+    """The objects of one kustomization. Raises `UsageError` for one that cannot be built, or names another
+    namespace than the spec."""
+    file = directory / "kustomization.yaml"
+    plan = _mapping(file)
+    plain = not plan.keys() - _PLAIN_KEYS and all((directory / name).is_file() for name in plan.get("resources", ()))
+    found = _listed(directory, plan) if plain else _built(directory)
+    for item in found:
+        metadata = item.get("metadata") if isinstance(item, dict) else None
+        if not isinstance(metadata, dict) or not metadata.get("name") or not item.get("kind"):
+            raise UsageError("holds something that is no object", origin=str(file), next_step="render the bundle again")
+        if metadata.setdefault("namespace", spec["namespace"]) != spec["namespace"]:
+            raise UsageError(
+                f"{item['kind']} {metadata['name']} is in namespace {metadata['namespace']}, but the router goes to "
+                f"{spec['namespace']}",
+                origin=str(file),
+                next_step=f"set namespace in {SPEC_FILE} and render the bundle again, so that both halves agree",
+            )
+    return found
+
+
+def _listed(directory: Path, plan: Mapping[str, Any]) -> list[Any]:
+    found: list[Any] = []
+    for name in plan.get("resources", ()):
+        path = directory / name
+        found += documents.parse_all(documents.read_text(path), str(path))
+    for item in found:
+        if plan.get("namespace") and isinstance(item, dict) and isinstance(item.get("metadata"), dict):
+            item["metadata"]["namespace"] = plan["namespace"]
+    return found
+
+
+def _built(directory: Path) -> list[Any]:
+    """What kustomize makes of a kustomization that does more than list files."""
+    programs = [words for words in (("kubectl", "kustomize"), ("kustomize", "build")) if shutil.which(words[0])]
+    if not programs:
+        raise UsageError(
+            "does more than list files, and neither kubectl nor kustomize is here to build it",
+            origin=str(directory / "kustomization.yaml"),
+            next_step="install kubectl",
+        )
+    try:
+        done = subprocess.run(
+            [*programs[0], str(directory)], capture_output=True, text=True, timeout=BUILD_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise UsageError(f"was not built within {BUILD_SECONDS} s", origin=str(directory)) from None
+    if done.returncode:
+        said = done.stderr.strip().splitlines() or ["no message"]
+        raise UsageError(f"cannot be built: {said[-1]}", origin=str(directory))
+    return documents.parse_all(done.stdout, str(directory))
+
+
+__all__ = ["ROLES", "SPEC_FILE", "VALUES_FILE", "Intended", "Object", "read", "rendered", "role_of"]
