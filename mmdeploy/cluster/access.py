@@ -1,0 +1,116 @@
+"""Which cluster, and as whom: a kubeconfig and one of its contexts, or the account of the pod this runs in."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from mmdeploy.cluster.failures import from_config
+from mmdeploy.words import nearest
+
+_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+@dataclass(frozen=True)
+class Where:
+    """Which cluster a session talks to, for a person to check before anything changes."""
+
+    context: str
+    server: str
+    namespace: str
+    """The kubeconfig context's own namespace."""
+    user: str = ""
+    """The kubeconfig's name for the person."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """What a person said about the cluster to talk to; None for what kubectl would take."""
+
+    kubeconfig: Path | None = None
+    context: str | None = None
+
+    def client(self) -> tuple[Any, Where]:
+        """A logged-in ``kubernetes.client.ApiClient`` and where it leads.
+
+        Raises `ClusterError` in one sentence for what is missing or broken.
+        """
+        from kubernetes import client, config
+
+        path = str(self.kubeconfig) if self.kubeconfig else None
+        if self.kubeconfig is not None and not self.kubeconfig.is_file():
+            raise from_config(f"there is no kubeconfig {self.kubeconfig}")
+        try:
+            contexts, active = config.list_kube_config_contexts(config_file=path)
+        except config.ConfigException as problem:
+            if self.kubeconfig is None and self.context is None and (_ACCOUNT / "token").is_file():
+                config.load_incluster_config()
+                api = client.ApiClient()
+                return api, Where("in-cluster", api.configuration.host, _own_namespace())
+            raise from_config(_first_line(problem)) from None
+        except Exception as problem:  # a kubeconfig that is no YAML, or of another shape: whatever the library trips on
+            raise from_config(f"the kubeconfig cannot be read: {_first_line(problem)}") from None
+        return self._chosen(contexts, active, path)
+
+    def _chosen(self, contexts: list[Any], active: Any, path: str | None) -> tuple[Any, Where]:
+        from kubernetes import config
+
+        names = [str(item["name"]) for item in contexts]
+        wanted = self.context or (active or {}).get("name")
+        if wanted not in names:
+            raise from_config(f"the kubeconfig has no context {wanted!r}", nearest(str(wanted), names) or names)
+        chosen = next(item for item in contexts if item["name"] == wanted)
+        with _complaints() as said:
+            try:
+                api = config.new_client_from_config(config_file=path, context=wanted)
+            except Exception as problem:  # certificates that do not exist, plugins that are missing, wrong types
+                raise from_config(f"context {wanted!r} cannot be used: {_first_line(problem)}") from None
+        if said:
+            raise from_config(f"logging in to context {wanted!r} failed: {said[0]}")
+        inside = chosen.get("context", {})
+        where = Where(wanted, api.configuration.host, inside.get("namespace") or "default", str(inside.get("user", "")))
+        return api, where
+
+    def words(self) -> list[str]:
+        """The options that lead helm to the same cluster."""
+        return ["--kube-context", self.context] if self.context else []
+
+    def environment(self) -> dict[str, str]:
+        """The environment in which another program finds the same kubeconfig."""
+        extra = {"KUBECONFIG": str(self.kubeconfig)} if self.kubeconfig else {}
+        return {**os.environ, **extra}
+
+
+@contextlib.contextmanager
+def _complaints() -> Iterator[list[str]]:
+    """What the library logs as an error while it logs in: that an exec plugin failed is said nowhere else."""
+    said: list[str] = []
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said.append(_first_line(record.getMessage()))
+
+    listener = Listener(logging.ERROR)
+    root = logging.getLogger()
+    root.addHandler(listener)
+    try:
+        yield said
+    finally:
+        root.removeHandler(listener)
+
+
+def _first_line(problem: object) -> str:
+    return (str(problem).strip().splitlines() or [type(problem).__name__])[0][:300]
+
+
+def _own_namespace() -> str:
+    path = _ACCOUNT / "namespace"
+    return path.read_text(encoding="utf-8").strip() if path.is_file() else "default"
+
+
+__all__ = ["Access", "Where"]

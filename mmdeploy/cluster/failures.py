@@ -1,0 +1,81 @@
+"""What goes wrong between here and the API server, as one sentence each."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+
+from mmdeploy.errors import ClusterError, ConflictError, ForbiddenError, NotFoundError, RejectedError
+
+
+def from_config(found: str, contexts: Sequence[str] = ()) -> ClusterError:
+    """A kubeconfig that cannot be used."""
+    return ClusterError(
+        found,
+        origin="kubeconfig",
+        nearest=list(contexts)[:5],
+        next_step="set KUBECONFIG or --kubeconfig, or choose a --context",
+    )
+
+
+def from_transport(problem: Exception, server: str) -> ClusterError:
+    """A request that got no answer: name resolution, refused connection, TLS, proxy, time."""
+    text = str(problem)
+    reasons = (
+        (r"CERTIFICATE_VERIFY_FAILED", "its certificate is not trusted by the kubeconfig's certificate authority"),
+        (r"hostname .* doesn't match|IP address mismatch|Hostname mismatch", "its certificate is for another name"),
+        (r"WRONG_VERSION_NUMBER|record layer", "it does not speak TLS on that port"),
+        (r"Name or service not known|nodename nor servname|getaddrinfo|Failed to resolve", "its name does not resolve"),
+        (r"Connection refused|Errno 111", "nothing listens there"),
+        (r"No route to host|Network is unreachable", "there is no route to it"),
+        (r"[Pp]roxy", "the proxy does not let the request through"),
+        (r"timed out|Timeout", "it does not answer in time"),
+        (r"reset by peer|RemoteDisconnected|Connection aborted", "it closed the connection"),
+    )
+    why = next((said for pattern, said in reasons if re.search(pattern, text)), type(problem).__name__)
+    return ClusterError(
+        f"the API server {server} cannot be reached: {why}",
+        origin="kubeconfig",
+        next_step="kubectl version shows whether kubectl reaches it; --context chooses another cluster",
+    )
+
+
+def from_response(status: int, data: bytes, method: str, path: str) -> ClusterError:
+    """An answer that says no."""
+    message = _message(data)
+    if status == 401:
+        return ClusterError(
+            "the credentials are not accepted: they are missing, wrong or expired", origin="kubeconfig",
+            next_step="log in to the cluster again",
+        )  # fmt: skip
+    if status == 403:
+        return ForbiddenError(
+            message or f"{method} {path} is forbidden",
+            next_step="mmdeploy check --print-rbac prints the rights it takes",
+        )
+    if status == 404:
+        return NotFoundError(message or f"{path} does not exist")
+    if status == 409:
+        return _conflict(message)
+    if status in (400, 422):
+        return RejectedError(message)
+    return ClusterError(f"the API server answers {status}: {message or 'no reason given'}")
+
+
+def _conflict(message: str) -> ConflictError:
+    managers = tuple(dict.fromkeys(re.findall(r'conflicts? with "([^"]+)"', message)))
+    problem = ConflictError(
+        message,
+        next_step="--force-conflicts takes the fields over; the other manager may take them back" if managers else None,
+    )
+    problem.managers = managers
+    return problem
+
+
+def _message(data: bytes) -> str:
+    try:
+        status = json.loads(data)
+    except ValueError:
+        return data.decode("utf-8", "replace").strip()[:300]
+    return str(status.get("message", "")) if isinstance(status, dict) else str(status)[:300]
