@@ -1,4 +1,4 @@
-"""Kubernetes quantities as numbers."""
+"""Kubernetes quantities, and durations, as numbers."""
 
 from __future__ import annotations
 
@@ -21,3 +21,12 @@ def quantity(text: str | int | float) -> float:
         raise ValueError(f"{text!r} is not a quantity")
     number = float(match[1]) if "." in match[1] else int(match[1])
     return number / 1000 if match[2] == "m" else number * _UNITS[match[2]]
+
+
+def seconds(text: str) -> float:
+    """A duration in seconds: ``"90"``, ``"90s"``, ``"10m"``, ``"1h30m"``. Raises ValueError for anything else."""
+    match = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", text.strip())
+    if match is None or not any(match.groups()):
+        raise ValueError(f"{text!r} is not a duration")
+    hours, minutes, rest = (float(part or 0) for part in match.groups())
+    return hours * 3600 + minutes * 60 + rest

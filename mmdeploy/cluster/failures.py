@@ -9,6 +9,13 @@ from collections.abc import Sequence
 from mmdeploy.errors import ClusterError, ConflictError, ForbiddenError, NotFoundError, RejectedError
 
 
+_WEBHOOK = {
+    True: "change the object as the webhook wants it, or ask whoever runs the webhook",
+    False: "whoever runs the webhook must bring it back: until then the cluster refuses such objects",
+}
+"""By whether the webhook answered."""
+
+
 def from_config(found: str, contexts: Sequence[str] = ()) -> ClusterError:
     """A kubeconfig that cannot be used."""
     return ClusterError(
@@ -23,13 +30,16 @@ def from_transport(problem: Exception, server: str) -> ClusterError:
     """A request that got no answer: name resolution, refused connection, TLS, proxy, time."""
     text = str(problem)
     reasons = (
+        (
+            r"Unable to connect to proxy|ProxyError|Tunnel connection failed",
+            "the proxy does not let the request through",
+        ),
         (r"CERTIFICATE_VERIFY_FAILED", "its certificate is not trusted by the kubeconfig's certificate authority"),
         (r"hostname .* doesn't match|IP address mismatch|Hostname mismatch", "its certificate is for another name"),
         (r"WRONG_VERSION_NUMBER|record layer", "it does not speak TLS on that port"),
         (r"Name or service not known|nodename nor servname|getaddrinfo|Failed to resolve", "its name does not resolve"),
         (r"Connection refused|Errno 111", "nothing listens there"),
         (r"No route to host|Network is unreachable", "there is no route to it"),
-        (r"[Pp]roxy", "the proxy does not let the request through"),
         (r"timed out|Timeout", "it does not answer in time"),
         (r"reset by peer|RemoteDisconnected|Connection aborted", "it closed the connection"),
     )
@@ -49,6 +59,13 @@ def from_response(status: int, data: bytes, method: str, path: str) -> ClusterEr
             "the credentials are not accepted: they are missing, wrong or expired", origin="kubeconfig",
             next_step="log in to the cluster again",
         )  # fmt: skip
+    denied = re.search(r'admission webhook "([^"]+)" denied|failed calling webhook "([^"]+)"', message)
+    if denied:
+        return RejectedError(message, origin=f"webhook {denied[1] or denied[2]}", next_step=_WEBHOOK[bool(denied[1])])
+    if status == 403 and "exceeded quota" in message:
+        return RejectedError(
+            message, next_step="kubectl describe quota --namespace NAMESPACE; an administrator can raise it"
+        )
     if status == 403:
         return ForbiddenError(
             message or f"{method} {path} is forbidden",
@@ -58,7 +75,8 @@ def from_response(status: int, data: bytes, method: str, path: str) -> ClusterEr
         return NotFoundError(message or f"{path} does not exist")
     if status == 409:
         return _conflict(message)
-    if status in (400, 422):
+    # Server-side apply of a field that the schema lacks is answered with 500.
+    if status in (400, 422) or "field not declared in schema" in message:
         return RejectedError(message)
     return ClusterError(f"the API server answers {status}: {message or 'no reason given'}")
 

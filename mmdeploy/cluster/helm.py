@@ -22,6 +22,8 @@ OLDEST: Final = (3, 12)
 READ_SECONDS: Final = 60
 WRITE_SECONDS: Final = 300
 """helm's own default for ``--timeout``."""
+END_SECONDS: Final = 10
+"""A helm that is asked to end has so long to do it."""
 PENDING: Final = frozenset({"pending-install", "pending-upgrade", "pending-rollback"})
 
 
@@ -104,8 +106,11 @@ class Helm:
 
     def manifest(self, name: str) -> list[dict[str, Any]]:
         """The objects of the release as it was installed."""
-        said = self._run(["get", "manifest", name], seconds=READ_SECONDS)
-        return documents.parse_all(said, f"helm get manifest {name}")
+        return documents.parse_all(self.manifest_text(name), f"helm get manifest {name}")
+
+    def manifest_text(self, name: str) -> str:
+        """The objects of the release as it was installed, as helm has them."""
+        return self._run(["get", "manifest", name], seconds=READ_SECONDS)
 
     def template(self, name: str, chart: Chart, values: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The objects that a chart makes of values, without a cluster. Raises `DeployError` with the chart's reason."""
@@ -114,8 +119,9 @@ class Helm:
         return documents.parse_all(said, f"helm template {chart}")
 
     def upgrade(
-        self, name: str, chart: Chart, values: Mapping[str, Any], *, take_over: bool = False, dry_run: bool = False
-    ) -> None:
+        self, name: str, chart: Chart, values: Mapping[str, Any], *, take_over: bool = False, dry_run: bool = False,
+        seconds: float = WRITE_SECONDS,
+    ) -> None:  # fmt: skip
         """Install or upgrade the release; returns when its objects are written, not when pods are ready.
 
         Raises `DeployError` with the reason in one sentence, `ForbiddenError` where a right is missing.
@@ -123,11 +129,12 @@ class Helm:
         words = ["upgrade", "--install", name, *chart.words(), "--values", "-", "--history-max", "10"]
         words += ["--take-ownership"] if take_over else []
         words += ["--dry-run=server"] if dry_run else []
-        self._run(words, stdin=json.dumps(values), seconds=WRITE_SECONDS)
+        self._run(words, stdin=json.dumps(values), seconds=seconds)
 
     def uninstall(self, name: str) -> None:
-        """Take the release away; one that is gone already is no error."""
-        self._run(["uninstall", name, "--ignore-not-found"], seconds=WRITE_SECONDS)
+        """Take the release away; one that is gone already is no error. Its Deployments stay until their pods are
+        gone."""
+        self._run(["uninstall", name, "--ignore-not-found", "--cascade", "foreground"], seconds=WRITE_SECONDS)
 
     def unlock(self, release: Release) -> None:
         """Free a release that an interrupted helm left pending: back to what was deployed, or away if nothing was."""
@@ -139,22 +146,40 @@ class Helm:
     def _run(self, words: Sequence[str], *, seconds: float, stdin: str | None = None, placed: bool = True) -> str:
         place = ["--namespace", self._namespace, *self._access.words()] if placed else []
         try:
-            done = subprocess.run(
-                [self._program, *words, *place], input=stdin, capture_output=True, text=True, timeout=seconds,
-                env=self._access.environment(), check=False, start_new_session=True,
+            process = subprocess.Popen(
+                [self._program, *words, *place], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                text=True, env=self._access.environment(),
+                # Out of reach of the terminal's Ctrl-C: helm is not stopped halfway, it finishes and mmdeploy stops.
+                start_new_session=True,
             )  # fmt: skip
         except FileNotFoundError:
             raise UsageError(
                 "helm is not here, and the router is a Helm release", next_step="install helm 3.12 or newer, or 4"
             ) from None
+        said, complained = _finished(process, words[0], stdin, seconds)
+        if process.returncode:
+            raise failure(words[0], complained)
+        return said
+
+
+def _finished(process: subprocess.Popen[str], verb: str, stdin: str | None, seconds: float) -> tuple[str, str]:
+    """What helm said. It is asked to end, not killed, where time or patience runs out: then it unlocks the release."""
+    try:
+        return process.communicate(stdin, timeout=max(seconds, 0.1))
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        try:
+            process.communicate(timeout=END_SECONDS)
         except subprocess.TimeoutExpired:
-            raise TimedOutError(
-                f"helm {words[0]} did not finish within {seconds:.0f} s",
-                next_step="run the command again: what helm has done is kept",
-            ) from None
-        if done.returncode:
-            raise failure(words[0], done.stderr)
-        return done.stdout
+            process.kill()
+            process.communicate()
+        raise TimedOutError(
+            f"helm {verb} did not finish within {seconds:.0f} s",
+            next_step="run the command again: what helm has done is kept",
+        ) from None
+    except BaseException:
+        process.terminate()
+        raise
 
 
 def failure(verb: str, stderr: str) -> ClusterError | DeployError:

@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from functools import cached_property
 from typing import Any, TypeVar
 from urllib.parse import urlencode
@@ -60,17 +62,20 @@ class Session:
         self._trace = trace
         self._resources: dict[str, dict[str, dict[str, Any]]] = {}
         self._discovering = threading.Lock()
+        self._ahead = timedelta(0)
 
     @classmethod
-    def connect(cls, access: Access | None = None, trace: Trace | None = None) -> Session:
+    def connect(
+        cls, access: Access | None = None, trace: Trace | None = None, sleep: Callable[[float], None] = time.sleep
+    ) -> Session:
         """A session for a kubeconfig's context (default: the current one, or the pod's own account).
 
-        Raises `ClusterError` in one sentence for a missing or broken kubeconfig, an unknown context, or a login
-        program that fails.
+        ``sleep`` pauses before a request is tried again; it may raise, to give up. Raises `ClusterError` in one
+        sentence for a missing or broken kubeconfig, an unknown context, or a login program that fails.
         """
         access = access or Access()
         api, where = access.client()
-        return cls(api, where, access, trace=trace)
+        return cls(api, where, access, sleep, trace)
 
     # --------------------------------------------------------------------------------------------------- one request
 
@@ -126,7 +131,7 @@ class Session:
         url = self._api.configuration.host + path + (f"?{urlencode(query, doseq=True)}" if query else "")
         sent = {"Accept": "application/json", "Content-Type": content_type, "User-Agent": FIELD_MANAGER}
         sent |= dict(headers or {})
-        self._api.update_params_for_auth(sent, [], ["BearerToken"])
+        self._api.update_params_for_auth(sent, [], ["BearerToken"], path, method, text)
         begun = time.monotonic()
         try:
             answer = self._api.rest_client.pool_manager.request(
@@ -138,7 +143,13 @@ class Session:
         if self._trace:
             asked = path + (f"?{urlencode(query, doseq=True)}" if query else "")
             self._trace(f"{method} {asked} {answer.status} {(time.monotonic() - begun) * 1000:.0f} ms")
+        with contextlib.suppress(KeyError, ValueError, TypeError):
+            self._ahead = parsedate_to_datetime(answer.headers["Date"]) - datetime.now(UTC)
         return Answer(answer.status, answer.headers, answer.data)
+
+    def now(self) -> datetime:
+        """The time by the API server's clock, to a second: what others wrote is compared with it."""
+        return datetime.now(UTC) + self._ahead
 
     # ------------------------------------------------------------------------------------------------------- reading
 
