@@ -1,0 +1,109 @@
+"""Every object tried on the server: the whole chain of validation and admission, and nothing is kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from mmdeploy.errors import ConflictError, ForbiddenError, MmdeployError, RejectedError
+from mmdeploy.preflight.check import Check, Result
+from mmdeploy.preflight.facts import listed
+from mmdeploy.preflight.reading import Reading, attempt
+from mmdeploy.preflight.subject import Subject
+
+if TYPE_CHECKING:
+    from mmdeploy.intended import Object
+
+CATEGORY: Final = "dry-run"
+_RIGHT: Final = re.compile(r"cannot (create|patch|update) resource")
+"""A right that is missing; quotas and admission say "forbidden" too."""
+
+
+def checks(subject: Subject) -> Iterator[Check]:
+    """One check for the bundle's objects when all pass, else one for each that does not; then the router's."""
+    force = subject.options.adopt or subject.options.force_conflicts
+    yield from _tried(subject, "object", subject.intended.objects, force)
+    chart = subject.options.chart
+    if chart is None:
+        yield Check(CATEGORY, "the server accepts the router's objects", "skipped",
+                    "the chart was not fetched; --router-chart PATH tries its objects too")  # fmt: skip
+        return
+    rendered = attempt(lambda: _chart(subject))
+    if rendered.value is None:
+        yield Check(CATEGORY, f"chart {chart} makes objects of the values", "error", rendered.why,
+                    "look at router/values.yaml")  # fmt: skip
+    else:
+        yield from _tried(subject, "object of the router", rendered.value, True)  # their fields are helm's
+
+
+def _chart(subject: Subject) -> list[Any]:
+    from mmdeploy.cluster.helm import Helm
+
+    assert subject.options.chart is not None
+    helm = Helm(subject.session.access, subject.namespace)
+    found = helm.template(subject.intended.name, subject.options.chart, subject.intended.values)
+    return [item for item in found if item and item["kind"] not in ("ClusterRole", "ClusterRoleBinding")]
+
+
+def _tried(subject: Subject, what: str, objects: Sequence[Object], force: bool) -> Iterator[Check]:
+    tried = [item for item in objects if _is_served(subject, item)]
+    answers: list[Reading[Any]] = subject.session.all([_trying(subject, item, force) for item in tried])
+    bad = [(item, answer.problem) for item, answer in zip(tried, answers, strict=True) if answer.problem]
+    if not subject.namespace_exists:
+        yield from _elsewhere(subject, what, bad)
+        return
+    barred = [item for item, problem in bad if isinstance(problem, ForbiddenError) and _RIGHT.search(problem.found)]
+    if barred:
+        names = listed([f"{item['kind']} {item['metadata']['name']}" for item in barred])
+        yield Check(CATEGORY, f"the server accepts {names}", "skipped", "you have no right to write it")
+    for item, problem in bad:
+        if item not in barred:
+            yield _refused(subject, item, problem)
+    left = len(objects) - len(tried)
+    name = f"the server accepts every {what}"
+    if not bad:
+        detail = f"{len(tried)} tried, strictly" + (f"; {left} not, whose kind it does not serve" if left else "")
+        yield Check(CATEGORY, name, "ok" if tried else "skipped", detail)
+
+
+def _elsewhere(subject: Subject, what: str, bad: Sequence[tuple[Object, MmdeployError]]) -> Iterator[Check]:
+    """Tried in another namespace: what the objects themselves are refused for counts, and nothing else does."""
+    wrong = [(item, problem) for item, problem in bad if isinstance(problem, RejectedError)]
+    for item, problem in wrong:
+        yield _refused(subject, item, problem)
+    if wrong:
+        return
+    name, where = f"the server accepts every {what}", f"namespace {subject.trial_namespace}"
+    if bad:
+        yield Check(CATEGORY, name, "skipped", f"{where} does not allow trying them, and {subject.namespace} is not "
+                    "there yet")  # fmt: skip
+    else:
+        yield Check(CATEGORY, name, "ok", f"tried in {where}: what {subject.namespace} itself allows is not known yet")
+
+
+def _is_served(subject: Subject, item: Object) -> bool:
+    return bool(attempt(lambda: subject.session.resource(item["apiVersion"], item["kind"])).value)
+
+
+def _trying(subject: Subject, item: Object, force: bool) -> Callable[[], Reading[Any]]:
+    placed = {**item, "metadata": {**item["metadata"], "namespace": subject.trial_namespace}}
+    return lambda: attempt(lambda: subject.session.apply(placed, dry_run=True, force=force))
+
+
+def _refused(subject: Subject, item: Object, problem: MmdeployError) -> Check:
+    name = f"the server accepts {item['kind']} {item['metadata']['name']}"
+    if isinstance(problem, ConflictError) and problem.managers:
+        detail = f"fields of it belong to {listed(problem.managers)}: {problem.found}"
+        hint = "apply --force-conflicts takes them over; the other manager may take them back"
+        return Check(CATEGORY, name, "error", detail, hint)
+    hint = problem.next_step or "correct the object, or the settings that it was rendered from"
+    if "groupIdentity" in problem.found:
+        hint = "a newer LeaderWorkerSet knows the field; or render with --set groupIdentity=none"
+    if "immutable" in problem.found:
+        result: Result = "warning" if subject.options.recreate else "error"
+        return Check(CATEGORY, name, result, problem.found, "apply --recreate deletes the object and makes it anew")
+    return Check(CATEGORY, name, "error", problem.found, hint)
+
+
+__all__ = ["checks"]
