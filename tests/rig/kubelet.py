@@ -1,4 +1,5 @@
-"""Logs of the fake pods, through the API server as from a kubelet: ``kubectl logs`` shows what a test wrote.
+"""What a kubelet serves, through the API server: logs of the fake pods (``kubectl logs`` shows what a test wrote), their
+ports, and commands, which run on this machine.
 
 kwok answers for every node's kubelet at one address, inside the network of netns.py only; it reads which file a pod's
 log is from objects of a kind of its own.
@@ -15,19 +16,22 @@ ADDRESS = "10.245.0.1"  # of every node
 _ROOT = "/apis/kwok.x-k8s.io/v1alpha1"
 
 
-def _definition() -> dict[str, Any]:
+KINDS = {"Logs": "logs", "PortForward": "portforwards"}  # ClusterExec is in stages.yaml
+
+
+def _definition(kind: str, plural: str) -> dict[str, Any]:
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {"name": "v1alpha1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {
-            "name": "logs.kwok.x-k8s.io",
+            "name": f"{plural}.kwok.x-k8s.io",
             "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
         },
         "spec": {
             "group": "kwok.x-k8s.io",
-            "names": {"kind": "Logs", "listKind": "LogsList", "plural": "logs", "singular": "logs"},
+            "names": {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()},
             "scope": "Namespaced",
             "versions": [version],
         },
@@ -35,9 +39,11 @@ def _definition() -> dict[str, Any]:
 
 
 def install(api: Api) -> None:
-    """Before kwok starts: it looks for its kind once."""
-    api.apply(_definition())
-    wait("logs are served", lambda: api.find(f"{_ROOT}/logs"))
+    """Before kwok starts: it looks for its kinds once."""
+    for kind, plural in KINDS.items():
+        api.apply(_definition(kind, plural))
+    for plural in KINDS.values():
+        wait(f"{plural} are served", lambda plural=plural: api.find(f"{_ROOT}/{plural}"))
 
 
 def arguments(port: int, certificate: Path, key: Path) -> list[str]:
@@ -47,7 +53,7 @@ def arguments(port: int, certificate: Path, key: Path) -> list[str]:
         f"--server-address={ADDRESS}:{port}",
         f"--tls-cert-file={certificate}",
         f"--tls-private-key-file={key}",
-        "--enable-crds=Logs",
+        f"--enable-crds={','.join(KINDS)}",
     ]
 
 
@@ -65,3 +71,16 @@ def write_log(api: Api, folder: Path, namespace: str, pod: str, lines: list[str]
         "spec": {"logs": [spec]},
     }
     api.request("POST", f"{_ROOT}/namespaces/{namespace}/logs", item)
+
+
+def forward_ports(api: Api, namespace: str, pod: str, address: str, ports: list[int]) -> None:
+    """Have ``kubectl port-forward`` to a pod lead to these ports of its address, as it does where pods are real."""
+    forwards = [{"ports": [port], "target": {"address": address, "port": port}} for port in ports]
+    api.apply(
+        {
+            "apiVersion": "kwok.x-k8s.io/v1alpha1",
+            "kind": "PortForward",
+            "metadata": {"name": pod, "namespace": namespace},
+            "spec": {"forwards": forwards},
+        }
+    )

@@ -15,9 +15,10 @@ import sys
 
 PODS = "10.244.0.0/16"
 NODES = "10.245.0.0/24"  # the fake kubelet listens there
+SERVICES = "10.96.0.0/16"  # virtual addresses, for whoever plays kube-proxy
 
 _INSIDE = "MMDEPLOY_RIG_NETWORK"
-_SETUP = f"ip link set lo up && ip route add local {PODS} dev lo && ip route add local {NODES} dev lo"
+_SETUP = " && ".join(["ip link set lo up", *(f"ip route add local {each} dev lo" for each in (PODS, NODES, SERVICES))])
 
 
 def inside() -> bool:

@@ -1,0 +1,274 @@
+"""What a deployment is like now, as one document: roles, router, pool, images, release, drift, what still starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from mmdeploy.apply import discovery, inventory, objects_seen, podlogs, pools, readiness, serving
+from mmdeploy.apply.discovery import Subject
+from mmdeploy.apply.inventory import Entry, Inventory
+from mmdeploy.apply.objects_seen import Object, Seen, moment
+from mmdeploy.apply.phases import Failure, Moment
+from mmdeploy.apply.podlogs import PodLogs
+from mmdeploy.apply.readiness import ROUTER, Judge, PodState, RoleState
+from mmdeploy.apply.startup import Startup
+from mmdeploy.errors import ForbiddenError
+
+if TYPE_CHECKING:
+    from mmdeploy.catalog import Catalog
+    from mmdeploy.cluster.session import Session
+    from mmdeploy.intended import Intended
+
+SCHEMA_VERSION = 1
+
+
+class Status:
+    """Looks at one deployment, as often as asked."""
+
+    def __init__(
+        self, session: Session, catalog: Catalog, namespace: str, *, name: str | None = None,
+        intended: Intended | None = None, now: Callable[[], datetime] | None = None,
+        clock: Callable[[], float],
+    ) -> None:  # fmt: skip
+        """``name``: which of several. ``intended``: a bundle, instead of what the namespace tells."""
+        self._session = session
+        self._catalog = catalog
+        self._namespace = namespace
+        self._name = name
+        self._intended = intended
+        self._startup = Startup(catalog)
+        self._now = now or session.now
+        self._logs = PodLogs(session, namespace, clock)
+
+    def document(self) -> dict[str, Any]:
+        """How it is now.
+
+        Raises `MmdeployError` for a deployment that is not there, `UsageError` where a name must be said, and
+        `ClusterError` for a cluster that cannot be reached.
+        """
+        seen = objects_seen.look(self._session, self._namespace, [*objects_seen.ALWAYS, *objects_seen.SETS])
+        inventories, why = self._inventories()
+        subject = self._subject(seen, inventories)
+        states = self._judged(seen, subject)
+        roles = [state for state in states if state.role != ROUTER]
+        router = next((state for state in states if state.role == ROUTER), None)
+        pool = pools.judge(
+            seen, subject.release, router.item if router else None, roles, self._startup,
+            fallback=_given(subject.values),
+        )  # fmt: skip
+        model = self._model(seen, subject, roles)
+        ready = all(state.done for state in states) and not pool.missing and model["served"] is not False
+        return {
+            "schemaVersion": SCHEMA_VERSION,
+            "kind": "Status",
+            "name": subject.name,
+            "namespace": self._namespace,
+            "context": self._session.where.context,
+            "foundBy": subject.by,
+            "ready": bool(states) and ready,
+            "release": self._release(subject, states),
+            "lastApply": _last_apply(subject.inventory),
+            "roles": [self._role(state) for state in roles],
+            "router": self._router(router) if router else None,
+            "pool": {"name": pool.name, "selector": pool.selector, "ready": dict(pool.counted), "detail": pool.text},
+            "model": model,
+            "drift": self._drift(subject.inventory),
+            "notes": [*self._notes(seen, states), *([why] if why else [])],
+        }
+
+    # --------------------------------------------------------------------------------------------------- what is meant
+
+    def _inventories(self) -> tuple[dict[str, Inventory], str]:
+        try:
+            return inventory.all_in(self._session, self._namespace), ""
+        except ForbiddenError:
+            return {}, "the inventory may not be read: what was applied last, and drift, are not known"
+
+    def _subject(self, seen: Seen, inventories: Mapping[str, Inventory]) -> Subject:
+        if self._intended is None:
+            return discovery.from_cluster(
+                seen, inventories, self._namespace, self._name, self._catalog, self._startup
+            )  # fmt: skip
+        subject = discovery.from_intended(self._intended, inventories.get(self._intended.name))
+        there = any(seen.named(each.kind, each.name) for each in subject.workloads)
+        if not there and not readiness.routers(seen, subject.release, self._startup):
+            discovery.absent(subject)
+        return subject
+
+    def _judged(self, seen: Seen, subject: Subject) -> list[RoleState]:
+        wanted = [*subject.workloads, *readiness.routers(seen, subject.release, self._startup)]
+
+        def judged() -> list[RoleState]:
+            judge = Judge(seen, self._startup, Moment(self._now()), self._quiet, self._logs.lines)
+            return [judge.role(workload) for workload in wanted]
+
+        states = judged()
+        return judged() if self._logs.refresh(readiness.wanting_logs(states)) else states
+
+    def _quiet(self, item: Object) -> float:
+        """Seconds since somebody last wrote the object's spec."""
+        written = [
+            moment(entry.get("time"))
+            for entry in item["metadata"].get("managedFields") or () if entry.get("subresource") != "status"
+        ]  # fmt: skip
+        times = [at for at in (*written, moment(item["metadata"].get("creationTimestamp"))) if at]
+        return (self._now() - max(times)).total_seconds() if times else 0.0
+
+    # ------------------------------------------------------------------------------------------------------ its parts
+
+    def _role(self, state: RoleState) -> dict[str, Any]:
+        return {
+            "role": state.role,
+            "kind": state.workload.kind,
+            "workload": state.workload.name,
+            "desired": state.desired,
+            "ready": state.ready,
+            "old": state.old,
+            "images": _images(state),
+            "done": state.done,
+            "note": state.note,
+            "starting": [*self._owners(state), *self._pods(state)],
+        }
+
+    def _owners(self, state: RoleState) -> Iterator[dict[str, Any]]:
+        for owner in state.owners:
+            yield self._starting(owner.kind, owner.name, owner.phase, owner.detail, owner.since, owner.failure)
+
+    def _pods(self, state: RoleState) -> Iterator[dict[str, Any]]:
+        for pod in state.pods:
+            if not pod.ready:
+                phase = pod.phase
+                yield self._starting("Pod", pod.name, phase.name, phase.detail, phase.since, phase.failure)
+
+    def _starting(
+        self, kind: str, name: str, phase: str, detail: str, since: datetime | None, failure: Failure | None
+    ) -> dict[str, Any]:
+        return {
+            "kind": kind,
+            "name": name,
+            "phase": phase,
+            "detail": detail,
+            "since": since.strftime("%Y-%m-%dT%H:%M:%SZ") if since else None,
+            "seconds": max(0, round((self._now() - since).total_seconds())) if since else None,
+            "fails": failure is not None,
+            "hint": failure.hint if failure else "",
+            "log": list(podlogs.shown(failure.log)) if failure else [],
+        }
+
+    def _router(self, state: RoleState) -> dict[str, Any]:
+        found = self._role(state)
+        picker = self._startup["pickerContainer"]
+        found["picker"] = next((image for name, image in _containers(state.item) if name == picker), None)
+        return found
+
+    def _model(self, seen: Seen, subject: Subject, roles: list[RoleState]) -> dict[str, Any]:
+        """Whether the model is listed: True, False, or None where that is not known."""
+        serves = next((state for state in roles if state.role == serving.CONSUMER), None)
+        name = serving.expected_name(serves.item if serves else None, subject.model, self._startup)
+        if not serves or not serves.ready:
+            return {"name": name, "served": None, "detail": "not asked: no pod that serves it is ready"}
+        port = _port(subject.values) or self._catalog.ports["modelServer"]
+        served = serving.ask(self._session, self._namespace, seen, subject.release, roles, self._startup, port)
+        if served.names is None:
+            return {"name": name, "served": None, "detail": f"not checked: {served.why}"}
+        if not name:
+            name = served.names[0] if served.names else ""
+        listed = name in served.names
+        others = ", ".join(served.names) or "no model"
+        detail = f"listed by {served.by}" if listed else f"{served.by} serves {others}"
+        return {"name": name, "served": listed, "detail": detail}
+
+    def _release(self, subject: Subject, states: list[RoleState]) -> dict[str, Any]:
+        """Which llm-d release this is: by what it was rendered for, else by the endpoint picker's image."""
+        spec = subject.inventory.spec if subject.inventory else self._intended.spec if self._intended else {}
+        if spec.get("release"):
+            return {"name": spec["release"], "by": "the spec it was applied with"}
+        picker = self._startup["pickerContainer"]
+        images = [image for state in states for name, image in _containers(state.item) if name == picker]
+        for image in images:
+            tag = image.partition("@")[0].rpartition(":")[2]
+            for name in self._catalog.release_names:
+                if self._catalog.release(name).routerVersion == tag:
+                    return {"name": name, "by": f"the endpoint picker's image {image}"}
+        return {"name": None, "by": "no release of the catalog has these images"}
+
+    def _drift(self, found: Inventory | None) -> list[dict[str, Any]] | None:
+        """What others changed since the last apply; None where nobody knows what was applied."""
+        if found is None or not found.content:
+            return None
+        entries = [entry for entry in found.entries if entry.uid and entry.key in found.content]
+        looked = self._session.all([lambda entry=entry: self._drifted(found, entry) for entry in entries])  # type: ignore[misc]
+        return [each for each in looked if each]
+
+    def _drifted(self, found: Inventory, entry: Entry) -> dict[str, Any] | None:
+        from mmdeploy.apply.drift import History
+        from mmdeploy.apply.fieldowners import FieldOwners
+        from mmdeploy.apply.merging import merged
+
+        named = {"kind": entry.kind, "name": entry.name}
+        try:
+            live = self._session.live(entry.item(found.namespace))
+        except ForbiddenError:
+            return None
+        if live is None:
+            return {**named, "gone": True, "changes": []}
+        applied = found.content[entry.key]
+        history = History(live, applied, applied, FieldOwners.of(live))
+        changes = [
+            {"path": change.path, "applied": change.after, "live": change.before, "manager": change.manager}
+            for change in history.changes(merged(live, applied, applied)) if change.cause == "drift"
+        ]  # fmt: skip
+        return {**named, "gone": False, "changes": changes} if changes else None
+
+    def _notes(self, seen: Seen, states: list[RoleState]) -> list[str]:
+        found = [f"{kind}s cannot be read: {why}" for kind, why in seen.unreadable.items() if "forbidden" in why]
+        if self._logs.refused:
+            found.append(f"logs cannot be read: {self._logs.refused}")
+        return [*found, *dict.fromkeys(state.note for state in states if state.note)]
+
+
+def _containers(item: Object | None) -> list[tuple[str, str]]:
+    """Names and images of a workload's containers, sidecars too."""
+    if item is None:
+        return []
+    spec = (item["spec"].get("template") or {}).get("spec") or {}
+    every = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    return [(str(each["name"]), str(each.get("image", ""))) for each in every]
+
+
+def _images(state: RoleState) -> list[str]:
+    """Images of the role's pods; of the workload's template where no pod is there."""
+    found = [image for pod in state.pods for image in _images_of(pod)]
+    return list(dict.fromkeys(found or [image for _, image in _containers(state.item)]))
+
+
+def _images_of(pod: PodState) -> list[str]:
+    spec: Mapping[str, Any] = pod.pod.get("spec") or {}
+    return [
+        str(each.get("image", "")) for each in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
+    ]
+
+
+def _given(values: Mapping[str, Any] | None) -> Mapping[str, str] | None:
+    servers = ((values or {}).get("router") or {}).get("modelServers") or {}
+    return servers.get("matchLabels")
+
+
+def _port(values: Mapping[str, Any] | None) -> int | None:
+    servers = ((values or {}).get("router") or {}).get("modelServers") or {}
+    ports = servers.get("targetPorts") or [{}]
+    number = ports[0].get("number")
+    return int(number) if number else None
+
+
+def _last_apply(found: Inventory | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "at": found.at or None,
+        "by": found.by,
+        "version": found.version,
+        "stages": list(found.stages),
+    }

@@ -1,0 +1,165 @@
+"""``mmdeploy status`` on a real control plane: by bundle, inventory and labels; while starting and when ready."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.rig import engines, users
+from tests.rig.api import wait
+from tests.rig.bundles import AGGREGATION, CHART, E_PD, ROOT, bundle, put
+from tests.rig.controlplane import ControlPlane
+from tests.rig.sets import Sets
+from tests.rig.workloads import pods, ready_pods
+
+MODEL = "Qwen/Qwen3-VL-32B-Instruct"
+
+
+@pytest.fixture
+def model(pod_network: None) -> Iterator[None]:
+    """Every pod lists the model that the shipped bundles serve."""
+    with engines.serving(MODEL):
+        yield
+
+
+def status(
+    plane: ControlPlane, *words: str | Path, user: str = users.ADMIN, code: int = 0
+) -> subprocess.CompletedProcess[str]:
+    """Run the command as a person does."""
+    done = subprocess.run(
+        [sys.executable, "-m", "mmdeploy", "status", *map(str, words)],
+        capture_output=True, text=True, cwd=ROOT, env=plane.environment(user), timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == code, done.stderr + done.stdout
+    return done
+
+
+def document(plane: ControlPlane, *words: str | Path, user: str = users.ADMIN) -> dict[str, Any]:
+    return json.loads(status(plane, *words, "-o", "json", user=user).stdout)
+
+
+def test_a_bundle_that_serves(
+    plane: ControlPlane, namespace: str, deployer: str, custom_resources: None, model: None, tmp_path: Path
+) -> None:
+    made = bundle(AGGREGATION, namespace, tmp_path)
+    put(plane, made, namespace, deployer)
+    wait("9 pods are ready", lambda: ready_pods(plane.api(), namespace, 9))
+    found = document(plane, made, user=deployer)
+    assert (found["schemaVersion"], found["kind"], found["ready"], found["notes"]) == (1, "Status", True, [])
+    (decode,) = found["roles"]
+    assert (decode["role"], decode["ready"], decode["desired"], decode["starting"]) == ("decode", 8, 8, [])
+    assert decode["images"] == ["docker.io/vllm/vllm-openai:v0.27.1"]  # of release main, llm-d-guides.md §2.2
+    assert (found["router"]["ready"], found["router"]["workload"]) == (1, "multimodal-serving-epp")
+    assert "endpoint-picker" in found["router"]["picker"]
+    assert found["pool"]["ready"] == {"decode": 8}
+    assert found["model"] == {"name": MODEL, "served": True, "detail": "listed by service multimodal-serving-epp"}
+    assert (found["lastApply"], found["drift"]) == (None, None)  # kubectl applied it
+
+
+def test_a_set_that_nobody_s_inventory_knows_is_found_by_its_labels(
+    plane: ControlPlane, namespace: str, deployer: str, sets: Sets, model: None, tmp_path: Path
+) -> None:
+    made = bundle(E_PD, namespace, tmp_path)
+    put(plane, made, namespace, deployer)
+    wait("11 pods are ready", lambda: ready_pods(plane.api(), namespace, 11))
+    found = document(plane, "-n", namespace, user=deployer)
+    assert (found["name"], found["foundBy"], found["ready"]) == ("e-disaggregation", "labels", True)
+    assert [(role["role"], role["ready"], role["desired"]) for role in found["roles"]] == [
+        ("encode", 2, 2),
+        ("decode", 8, 8),
+    ]
+    assert found["router"]["ready"] == 1
+    assert found["model"]["name"] == MODEL
+
+
+def test_what_mmdeploy_applied_is_known_with_its_drift(
+    plane: ControlPlane, namespace: str, custom_resources: None, model: None, tmp_path: Path
+) -> None:
+    made = bundle(AGGREGATION, namespace, tmp_path)
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "llm-d-hf-token", "namespace": namespace}}
+    plane.api().apply({**secret, "stringData": {"HF_TOKEN": "hf_test"}})
+    plane.run(sys.executable, "-m", "mmdeploy", "apply", made, "-y", "--router-chart", CHART)
+    found = document(plane, "-n", namespace)
+    assert (found["name"], found["foundBy"], found["ready"]) == ("multimodal-serving", "inventory", True)
+    assert found["release"] == {"name": "main", "by": "the spec it was applied with"}
+    assert "model-servers" in found["lastApply"]["stages"]
+    assert found["drift"] == []
+    (name,) = [role["workload"] for role in found["roles"]]
+    plane.kubectl("scale", "deployment", name, "--replicas=7", "-n", namespace)
+    (drift,) = document(plane, "-n", namespace)["drift"]
+    assert (drift["kind"], drift["name"], drift["gone"]) == ("Deployment", name, False)
+    assert [(change["path"], change["applied"], change["live"]) for change in drift["changes"]] == [
+        ("spec.replicas", 8, 7)
+    ]  # fmt: skip
+
+
+def test_what_starts_is_said_with_its_phase_and_since_when(plane: ControlPlane, namespace: str, tmp_path: Path) -> None:
+    made = bundle(AGGREGATION, namespace, tmp_path, ready_after="60s")
+    put(plane, made, namespace, router=False)
+    wait("all are placed", lambda: len([pod for pod in pods(plane.api(), namespace) if _running(pod)]) == 8)
+    (decode,) = document(plane, made)["roles"]
+    assert decode["ready"] == 0
+    assert {(each["kind"], each["phase"], each["fails"]) for each in decode["starting"]} == {("Pod", "loading", False)}
+    assert all(0 <= each["seconds"] < 60 for each in decode["starting"])
+    text = status(plane, made).stdout
+    assert "not ready" in text.splitlines()[0]
+    assert "8 pods loading for " in text
+    assert "\x1b" not in text
+
+
+def _running(pod: dict[str, Any]) -> bool:
+    return pod["status"].get("phase") == "Running"
+
+
+def test_what_fails_is_said_and_is_no_error_of_the_command(plane: ControlPlane, namespace: str, tmp_path: Path) -> None:
+    made = bundle(AGGREGATION, namespace, tmp_path, behaviour="image-missing")
+    put(plane, made, namespace, router=False)
+    wait("back-off", lambda: "ImagePullBackOff" in plane.kubectl("get", "pods", "-n", namespace))
+    text = status(plane, made).stdout
+    assert "there is no such image: docker.io/vllm/vllm-openai:v0.27.1" in text
+    assert "next: correct the image's name or tag" in text
+
+
+def test_an_absent_deployment_ends_with_1_and_says_what_to_do(
+    plane: ControlPlane, namespace: str, custom_resources: None, tmp_path: Path
+) -> None:
+    made = bundle(AGGREGATION, namespace, tmp_path)
+    done = status(plane, made, code=1)
+    assert f"namespace {namespace}: multimodal-serving is not on the cluster" in done.stderr
+    assert "mmdeploy apply" in done.stderr
+    done = status(plane, "-n", namespace, code=1)
+    assert "there is no deployment of model servers" in done.stderr
+
+
+def test_without_rights_it_is_one_sentence_and_5(plane: ControlPlane, namespace: str) -> None:
+    done = status(plane, "-n", namespace, user=users.NOBODY, code=5)
+    assert "forbidden" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_watch_piped_is_a_line_a_change_and_ends_with_130(plane: ControlPlane, namespace: str, tmp_path: Path) -> None:
+    made = bundle(AGGREGATION, namespace, tmp_path, ready_after="5s")
+    put(plane, made, namespace, router=False)
+    command = [sys.executable, "-m", "mmdeploy", "status", str(made), "--watch"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=plane.environment()
+    ) as running:
+        assert running.stdout
+        lines = []
+        end = time.monotonic() + 40
+        for line in running.stdout:
+            lines.append(line)
+            if "decode 8/8" in line or time.monotonic() > end:
+                break
+        running.send_signal(signal.SIGINT)
+        rest, complaints = running.communicate(timeout=20)
+    assert lines[-1].startswith("multimodal-serving: ready; decode 8/8")
+    assert (running.returncode, rest, complaints) == (130, "", "")
