@@ -2,13 +2,16 @@
 # Written for GNU make 4.3 and a POSIX shell; the only other need is Python >= 3.11 with venv.
 
 # The programs the targets run, each in one place.
-DEMO = $(BIN)/mmdeploy render -t e-pd -a gpu -p gke -d build/demo --force
+DEMO_RENDER = $(BIN)/mmdeploy render -t e-pd -a gpu -p gke -d build/demo --force
+DEMO_LINT = $(BIN)/mmdeploy lint build/demo
+DEMO_VERIFY = $(BIN)/mmdeploy rehearse build/demo -- $(BIN)/mmdeploy verify
 OVERLAYS = $(BIN)/python -m mmdeploy render --all -d overlays --force
 REFERENCE = $(BIN)/python -m mmdeploy schema -o markdown
 FINDINGS = $(BIN)/python -m mmdeploy explain -d guides/findings
 BENCH = $(BIN)/python benchmarks/run.py
 TRUTH = $(TRUTH_VENV)/bin/python -m pytest -q -rs --confcutdir tests/truth tests/truth
 RIG = $(BIN)/python -m tests.rig.build
+BENCH_CLUSTER = $(BIN)/python -m tests.rig.netns $(BIN)/python -m benchmarks.cluster
 E2E = MMDEPLOY_RIG=1 $(BIN)/python -m tests.rig.netns $(BIN)/python -m pytest -q -rs tests/e2e
 PYTEST = $(BIN)/python -m pytest -q -rs -n 2
 COVERAGE = $(BIN)/python -m coverage report --fail-under=90
@@ -25,13 +28,15 @@ UV_VERSION = 0.13.9
 
 .DEFAULT_GOAL = help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check static coverage e2e bench truth overlays guides findings lock clean
+.PHONY: help demo test check static coverage e2e bench bench-cluster truth overlays guides findings lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
 
-demo: $(VENV)/runtime.stamp ## render the E/PD example into build/demo
-	@$(DEMO)
+demo: $(VENV)/runtime.stamp ## render the E/PD example, lint it, rehearse it on this machine, and verify that
+	@$(DEMO_RENDER)
+	@$(DEMO_LINT)
+	@$(DEMO_VERIFY)
 
 test: $(VENV)/dev.stamp ## run the tests (ARGS="-k name" picks some)
 	@$(PYTEST) --cov --cov-report= $(ARGS)
@@ -58,6 +63,10 @@ e2e: $(VENV)/dev.stamp ## test on a real control plane with fake nodes (ARGS="-k
 
 bench: $(VENV)/runtime.stamp ## time mmdeploy against kubectl kustomize, as ratios (ARGS=--strict fails when over)
 	@$(BENCH) $(ARGS)
+
+bench-cluster: $(VENV)/dev.stamp ## time what needs a cluster, on the control plane of the tests, as ratios
+	@$(RIG)
+	@$(BENCH_CLUSTER) $(ARGS)
 
 # In an environment of its own: the models' processors bring hundreds of megabytes that nothing else needs. Those that
 # need torch are skipped unless somebody installs it there: `.venv-truth/bin/python -m pip install torch torchvision`.

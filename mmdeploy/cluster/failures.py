@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from mmdeploy.errors import ClusterError, ConflictError, ForbiddenError, NotFoundError, RejectedError
 
-
 _WEBHOOK = {
     True: "change the object as the webhook wants it, or ask whoever runs the webhook",
     False: "whoever runs the webhook must bring it back: until then the cluster refuses such objects",

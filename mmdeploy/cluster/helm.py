@@ -119,22 +119,23 @@ class Helm:
         return documents.parse_all(said, f"helm template {chart}")
 
     def upgrade(
-        self, name: str, chart: Chart, values: Mapping[str, Any], *, take_over: bool = False, dry_run: bool = False,
-        seconds: float = WRITE_SECONDS,
+        self, name: str, chart: Chart, values: Mapping[str, Any], *, take_over: bool = False, force: bool = False,
+        dry_run: bool = False, seconds: float = WRITE_SECONDS,
     ) -> None:  # fmt: skip
         """Install or upgrade the release; returns when its objects are written, not when pods are ready.
 
-        Raises `DeployError` with the reason in one sentence, `ForbiddenError` where a right is missing.
+        ``take_over`` is for objects of nobody's release, ``force`` for fields that others manage: helm 3 takes those
+        over unasked. Raises `DeployError` with the reason in one sentence, `ForbiddenError` where a right is missing.
         """
         words = ["upgrade", "--install", name, *chart.words(), "--values", "-", "--history-max", "10"]
         words += ["--take-ownership"] if take_over else []
+        words += ["--server-side=true", "--force-conflicts"] if force and self.version() >= (4,) else []
         words += ["--dry-run=server"] if dry_run else []
         self._run(words, stdin=json.dumps(values), seconds=seconds)
 
     def uninstall(self, name: str) -> None:
-        """Take the release away; one that is gone already is no error. Its Deployments stay until their pods are
-        gone."""
-        self._run(["uninstall", name, "--ignore-not-found", "--cascade", "foreground"], seconds=WRITE_SECONDS)
+        """Take the release away; one that is gone already is no error. Its pods end afterwards."""
+        self._run(["uninstall", name, "--ignore-not-found"], seconds=WRITE_SECONDS)
 
     def unlock(self, release: Release) -> None:
         """Free a release that an interrupted helm left pending: back to what was deployed, or away if nothing was."""

@@ -33,6 +33,9 @@ LONGEST_PAUSE_SECONDS = 10.0
 PARALLEL = 8
 """Requests at a time; the API server's own priority levels give a user about as many seats."""
 
+PIECE = 1 << 16
+"""Bytes of an answer that are taken at a time."""
+
 T = TypeVar("T")
 
 Trace = Callable[[str], None]
@@ -46,6 +49,17 @@ class Answer:
     status: int
     headers: Mapping[str, str]
     data: bytes
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The beginning of an answer whose body is still on its way."""
+
+    status: int
+    headers: Mapping[str, str]
+    """By lower-case name."""
+    pieces: Iterator[bytes]
+    """The body as it arrives. Raises `TimeoutError` and `ConnectionError`."""
 
 
 class Session:
@@ -62,6 +76,7 @@ class Session:
         self._trace = trace
         self._resources: dict[str, dict[str, dict[str, Any]]] = {}
         self._discovering = threading.Lock()
+        self._answered = False
         self._ahead = timedelta(0)
 
     @classmethod
@@ -91,8 +106,8 @@ class Session:
         """One request; the answer as plain JSON (or text, where it is not JSON).
 
         429, 5xx and broken connections are tried again with growing pauses, where that cannot do a thing twice: reads,
-        server-side apply and deletion may be repeated, a creation only when the server says that it did nothing.
-        Raises `ClusterError` and its kin.
+        server-side apply and deletion may be repeated, a creation only when the server says that it did nothing. A
+        server that has never answered is not waited for: it is the wrong one, or away. Raises `ClusterError` and kin.
         """
         text = None if body is None else json.dumps(body)
         pause = FIRST_PAUSE_SECONDS
@@ -102,7 +117,7 @@ class Session:
             try:
                 answer = self.once(method, path, query, text, content_type, timeout)
             except _TransportError as broken:
-                problem, again = broken.problem, broken.transient and method != "POST"
+                problem, again = broken.problem, self._answered and broken.transient and method != "POST"
             else:
                 if answer.status < 400:
                     return _decoded(answer.data)
@@ -140,12 +155,53 @@ class Session:
         except urllib3.exceptions.HTTPError as problem:
             transient = isinstance(problem, urllib3.exceptions.ProtocolError | urllib3.exceptions.NewConnectionError)
             raise _TransportError(from_transport(problem, self.where.server), transient) from None
+        self._answered = True
         if self._trace:
             asked = path + (f"?{urlencode(query, doseq=True)}" if query else "")
             self._trace(f"{method} {asked} {answer.status} {(time.monotonic() - begun) * 1000:.0f} ms")
         with contextlib.suppress(KeyError, ValueError, TypeError):
             self._ahead = parsedate_to_datetime(answer.headers["Date"]) - datetime.now(UTC)
         return Answer(answer.status, answer.headers, answer.data)
+
+    @contextlib.contextmanager
+    def opened(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float = 30,
+    ) -> Iterator[Opened]:
+        """One request, tried once, whose answer is read as it arrives; any status is an answer.
+
+        ``path`` is sent as it is, query included; ``timeout`` is seconds between two signs of life. Raises
+        `TimeoutError` for silence, `ConnectionError` for a connection that broke off, and `ClusterError` where the API
+        server cannot be reached.
+        """
+        import urllib3
+
+        sent = {"User-Agent": FIELD_MANAGER, **(headers or {})}
+        self._api.update_params_for_auth(sent, [], ["BearerToken"], path, method, body)
+        try:
+            answer = self._api.rest_client.pool_manager.request(
+                method, self._api.configuration.host + path, body=body, headers=sent, timeout=timeout, retries=False,
+                redirect=False, preload_content=False,
+            )  # fmt: skip
+        except urllib3.exceptions.ReadTimeoutError:
+            raise TimeoutError(f"no answer within {timeout:g} s") from None
+        except urllib3.exceptions.ProtocolError as problem:
+            raise ConnectionError(str(problem)) from None
+        except urllib3.exceptions.HTTPError as problem:
+            raise from_transport(problem, self.where.server) from None
+        whole = False
+        try:
+            received = {name.lower(): value for name, value in answer.headers.items()}
+            yield Opened(answer.status, received, _pieces(answer, timeout))
+            whole = answer.closed or answer.isclosed()
+        finally:
+            answer.release_conn() if whole else answer.close()
+        if self._trace:
+            self._trace(f"{method} {path} {answer.status}")
 
     def now(self) -> datetime:
         """The time by the API server's clock, to a second: what others wrote is compared with it."""
@@ -296,6 +352,18 @@ class _TransportError(ClusterError):
         self.transient = transient
 
 
+def _pieces(answer: Any, timeout: float) -> Iterator[bytes]:
+    import urllib3
+
+    try:
+        while piece := answer.read1(PIECE, decode_content=True):
+            yield piece
+    except urllib3.exceptions.ReadTimeoutError:
+        raise TimeoutError(f"nothing more within {timeout:g} s") from None
+    except (urllib3.exceptions.HTTPError, OSError) as problem:
+        raise ConnectionError(str(problem)) from None
+
+
 def _base(api_version: str) -> str:
     return "/api/v1" if api_version == "v1" else f"/apis/{api_version}"
 
@@ -326,4 +394,4 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     return min(float(value), LONGEST_PAUSE_SECONDS) if value is not None and value.isdigit() else None
 
 
-__all__ = ["FIELD_MANAGER", "Answer", "Session"]
+__all__ = ["FIELD_MANAGER", "Answer", "Opened", "Session"]
