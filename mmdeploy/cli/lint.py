@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -11,6 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from mmdeploy.catalog import Catalog
+    from mmdeploy.lint.judgement import Live
     from mmdeploy.lint.settings import Settings
 
 LINT_EXAMPLES = """Examples:
@@ -20,6 +22,10 @@ mmdeploy lint router/values.yaml modelserver/
 helm template epd CHART -f values.yaml | mmdeploy lint - modelserver/ --fail-on warning
 
 mmdeploy lint deploy/ -o sarif > findings.sarif
+
+mmdeploy lint --live -n llm-d-multimodal-serving
+
+mmdeploy lint --live deploy/
 """
 EXPLAIN_EXAMPLES = """Examples:
 
@@ -84,6 +90,18 @@ def lint(
     write_baseline: Annotated[
         bool, typer.Option("--write-baseline", help="List what is found in the baseline file.")
     ] = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="Judge what is on the cluster; with PATHs, as if they were applied.")
+    ] = False,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", "-n", help="With --live: the namespace.", metavar="NAME")
+    ] = None,
+    kubeconfig: Annotated[
+        Path | None, typer.Option("--kubeconfig", help="With --live: another kubeconfig.", metavar="FILE")
+    ] = None,
+    context: Annotated[
+        str | None, typer.Option("--context", help="With --live: another context.", metavar="NAME")
+    ] = None,
     blueprints_dir: Blueprints = None,
 ) -> None:
     """Find what is wrong in a deployment: all PATHs are judged together, values against manifests."""
@@ -91,7 +109,10 @@ def lint(
     from mmdeploy.errors import UsageError
     from mmdeploy.lint import judgement, settings
 
-    if not paths:
+    if not live and (said_live := [name for name, value in (
+        ("--namespace", namespace), ("--kubeconfig", kubeconfig), ("--context", context)) if value]):  # fmt: skip
+        raise UsageError("only means something with --live", origin=said_live[0], next_step="add --live")
+    if not paths and not live:
         raise UsageError("nothing to look at", origin="PATH", next_step="mmdeploy lint router/values.yaml modelserver/")
     said: dict[str, Any] = {
         "as_release": as_release,
@@ -103,12 +124,36 @@ def lint(
     }
     chosen = replace(settings.load(Path()), **{name: value for name, value in said.items() if value})
     catalog = blueprints.load(blueprints_dir)
-    document = judgement.judge(catalog, paths, chosen, write_baseline=write_baseline)
+    reader = _live_reader(namespace, kubeconfig, context) if live else None
+    document = judgement.judge(catalog, paths or [], chosen, write_baseline=write_baseline, live=reader)
     print(_formed(document, chosen, catalog), end="")
     if document["failed"]:
         raise typer.Exit(3)
     if document["broken"]:
         raise typer.Exit(1)  # a rule that stopped with a bug has judged nothing: that is no pass
+
+
+def _live_reader(namespace: str | None, kubeconfig: Path | None, context: str | None) -> Live:
+    """Reads the cluster when the files are read: they may say which namespace."""
+    from mmdeploy.apply import liveobjects
+    from mmdeploy.cluster.access import Access
+    from mmdeploy.cluster.session import Session
+    from mmdeploy.errors import UsageError
+
+    def read(named: Sequence[str]) -> tuple[Sequence[Mapping[str, Any]], Sequence[str]]:
+        if namespace is None and len(named) > 1:
+            raise UsageError(
+                f"the files are for several namespaces: {', '.join(named)}", origin="--live", nearest=named,
+                next_step="choose one with --namespace",
+            )  # fmt: skip
+        session = Session.connect(Access(kubeconfig, context))
+        found = liveobjects.read(session, namespace or (named[0] if named else session.where.namespace))
+        notes = [f"{len(found.objects)} live objects of namespace {found.namespace} in context {session.where.context}"]
+        if found.unread:
+            notes.append(f"may not be read, so not judged: {', '.join(dict.fromkeys(found.unread))}")
+        return found.objects, notes
+
+    return read
 
 
 def _formed(document: dict[str, Any], chosen: Settings, catalog: Catalog) -> str:

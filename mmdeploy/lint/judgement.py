@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -14,6 +14,7 @@ from mmdeploy.lint import baseline as baselines
 from mmdeploy.lint import reading
 from mmdeploy.lint.findings import Finding, Level
 from mmdeploy.lint.index import Deployment, index
+from mmdeploy.lint.live import add, namespaces
 from mmdeploy.lint.run import Result, run, select
 from mmdeploy.lint.settings import Settings
 from mmdeploy.lint.source import Document, compose
@@ -21,11 +22,17 @@ from mmdeploy.lint.source import Document, compose
 SCHEMA_VERSION = 1
 
 
-def judge(catalog: Catalog, arguments: Sequence[str], settings: Settings, *, write_baseline: bool) -> dict[str, Any]:
+Live = Callable[[Sequence[str]], tuple[Sequence[Mapping[str, Any]], Sequence[str]]]
+"""Objects of a cluster, and notes about them; takes the namespaces that the files are for."""
+
+
+def judge(
+    catalog: Catalog, arguments: Sequence[str], settings: Settings, *, write_baseline: bool, live: Live | None = None
+) -> dict[str, Any]:
     """Read, judge, and tell: the document that ``-o json`` prints.
 
-    With ``write_baseline`` the findings become the baseline, and none are left. Raises `UsageError` for arguments and
-    settings that are wrong.
+    ``live`` adds the objects of a cluster, as if the files were applied to it. With ``write_baseline`` the findings
+    become the baseline, and none are left. Raises `UsageError` for arguments and settings that are wrong.
     """
     chosen = select(settings.select, settings.ignore)
     if write_baseline and settings.baseline is None:
@@ -35,6 +42,10 @@ def judge(catalog: Catalog, arguments: Sequence[str], settings: Settings, *, wri
     known = baselines.read(settings.baseline) if settings.baseline and not write_baseline else None
     with _uncollected():
         read = reading.read(arguments)
+        if live is not None:
+            objects, notes = live(namespaces(read))
+            add(read, objects)
+            read.notes += notes
         deployment = index(catalog, read, settings.as_release)
         result = run(deployment, chosen, known if known is not None else frozenset())
     notes = [*read.notes, *_notes(deployment, settings)]
