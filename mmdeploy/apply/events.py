@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-STAGES = ("preflight", "crds", "namespace", "secret", "router", "model-servers", "gateway", "monitoring", "verify")
+STAGES = (
+    "preflight", "crds", "namespace", "secret", "router", "model-servers", "gateway", "monitoring", "wait", "verify"
+)  # fmt: skip
 """In the order in which they run (field.md §5.4)."""
 
 
@@ -19,6 +21,34 @@ class Event:
     """Base of all events."""
 
     word: ClassVar[str] = ""
+
+
+@dataclass(frozen=True)
+class Target(Event):
+    """Where everything goes; always the first event."""
+
+    word = "target"
+    command: str
+    """``apply`` or ``delete``."""
+    name: str
+    context: str
+    server: str
+    namespace: str
+
+
+@dataclass(frozen=True)
+class Planned(Event):
+    """What would be done to one object, before anything is; ``verb`` as in `mmdeploy.apply.plan`."""
+
+    word = "planned"
+    stage: str
+    kind: str
+    name: str
+    verb: str
+    changes: tuple[str, ...] = ()
+    """Paths of what changes; no values."""
+    needs: str = ""
+    """The option without which it is refused."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +125,16 @@ class Ready(Event):
     role: str
     name: str
     detail: str = ""
+
+
+@dataclass(frozen=True)
+class Verified(Event):
+    """A claim was judged: ``verdict`` is proved, contradicted, not observable or not applicable."""
+
+    word = "verified"
+    claim: str
+    verdict: str
+    summary: str
 
 
 @dataclass(frozen=True)

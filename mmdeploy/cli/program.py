@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from mmdeploy import __version__
-from mmdeploy.cli import catalog, estimate, lint, render
+from mmdeploy.cli import apply, catalog, check, delete, diff, estimate, lint, rehearse, render, status, verify
 from mmdeploy.errors import MmdeployError
 
 EPILOG = """Exit codes: 0 done · 1 unexpected · 2 usage or invalid spec · 3 findings · 4 differences exist ·
@@ -27,6 +27,13 @@ app = typer.Typer(
 )
 app.command("render", epilog=render.EXAMPLES)(render.render)
 app.command("lint", epilog=lint.LINT_EXAMPLES)(lint.lint)
+app.command("check", epilog=check.EXAMPLES)(check.check)
+app.command("diff", epilog=diff.EXAMPLES)(diff.diff)
+app.command("rehearse", epilog=rehearse.EXAMPLES)(rehearse.rehearse)
+app.command("verify", epilog=verify.EXAMPLES)(verify.verify)
+app.command("apply", epilog=apply.EXAMPLES)(apply.apply)
+app.command("status", epilog=status.EXAMPLES)(status.status)
+app.command("delete", epilog=delete.EXAMPLES)(delete.delete)
 app.command("explain", epilog=lint.EXPLAIN_EXAMPLES)(lint.explain)
 app.command("estimate", epilog=estimate.EXAMPLES)(estimate.estimate)
 app.command("matrix", epilog=catalog.MATRIX_EXAMPLES)(catalog.matrix)

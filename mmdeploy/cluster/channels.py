@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlencode
 
 from mmdeploy.cluster.failures import from_response, from_transport
-from mmdeploy.errors import ClusterError
 
 if TYPE_CHECKING:
     from mmdeploy.cluster.session import Session
 
 _STDOUT, _STDERR = 1, 2
-_HANDSHAKE = re.compile(r"Handshake status (\d+) .*?-\+-\+- b'(.*)'\s*$", re.DOTALL)
-"""How websocket-client words a refusal: status, headers, body."""
+_PROTOCOL = "v4.channel.k8s.io"
+"""Spoken by every kubelet and API server since Kubernetes 1.4."""
+FRAME = 1 << 15
+"""Bytes of input that are sent at a time."""
 
 
 class Forwarded:
@@ -88,53 +89,52 @@ class Running:
 
 def forward(session: Session, namespace: str, pod: str, port: int) -> Forwarded:
     """Open a connection to a port of a pod. Raises `ClusterError` and its kin where the API server says no."""
-    from kubernetes.stream import ws_client
+    from kubernetes.stream.ws_client import PortForward, create_websocket
 
     path = f"/api/v1/namespaces/{namespace}/pods/{pod}/portforward"
-    query = [("ports", str(port))]
-    return Forwarded(_opened(session, ws_client.portforward_call, path, query, protocol="v4.channel.k8s.io"), port)
+    with _opening(session, path) as headers:
+        url = _url(session, path, [("ports", str(port))])
+        return Forwarded(PortForward(create_websocket(session.api.configuration, url, headers), [port]), port)
 
 
 def run(
     session: Session, namespace: str, pod: str, container: str, command: Sequence[str], stdin: bytes = b""
 ) -> Running:  # fmt: skip
     """Start a command in a container and write ``stdin`` to it; its input stays open. Raises as `forward`."""
-    from kubernetes.stream import ws_client
+    from kubernetes.stream.ws_client import WSClient
 
     path = f"/api/v1/namespaces/{namespace}/pods/{pod}/exec"
     query = [("container", container), ("stdin", "true"), ("stdout", "true"), ("stderr", "true")]
     query += [("command", word) for word in command]
-    client = _opened(
-        session, ws_client.websocket_call, path, query, protocol="v4.channel.k8s.io", _preload_content=False,
-        binary=True, capture_all=False,
-    )  # fmt: skip
-    for start in range(0, len(stdin), 1 << 15):
-        client.write_stdin(stdin[start : start + (1 << 15)])
+    with _opening(session, path) as headers:
+        url = _url(session, path, query)
+        client = WSClient(session.api.configuration, url, headers, capture_all=False, binary=True)
+        for start in range(0, len(stdin), FRAME):
+            client.write_stdin(stdin[start : start + FRAME])
     return Running(client)
 
 
-def _opened(
-    session: Session, call: Any, path: str, query: list[tuple[str, str]], protocol: str, **more: Any
-) -> Any:  # fmt: skip
-    """A websocket at the API server, by the library's own functions, which are safe to use from several threads."""
-    from kubernetes.client import ApiException
+@contextlib.contextmanager
+def _opening(session: Session, path: str) -> Iterator[dict[str, str]]:
+    """Headers for a websocket; what goes wrong with it becomes one sentence.
 
-    api = session._api
-    headers: dict[str, str] = {"sec-websocket-protocol": protocol}
-    api.update_params_for_auth(headers, [], ["BearerToken"], path, "GET", None)
+    (`kubernetes.stream.stream` and `portforward` are not for several threads, and take Ctrl-C for a failed request.)
+    """
+    from websocket import WebSocketBadStatusException, WebSocketException
+
+    headers: dict[str, str] = {"sec-websocket-protocol": _PROTOCOL}
+    session.api.update_params_for_auth(headers, [], ["BearerToken"], path, "GET", None)
     try:
-        return call(
-            api.configuration, "GET", api.configuration.host + path, query_params=query, headers=headers, **more
-        )
-    except ApiException as problem:
-        raise _refusal(str(problem.reason), path, session) from None
+        yield headers
+    except WebSocketBadStatusException as problem:
+        raise from_response(problem.status_code, problem.resp_body or b"", "GET", path) from None
+    except (WebSocketException, OSError) as problem:
+        raise from_transport(problem, session.where.server) from None
 
 
-def _refusal(reason: str, path: str, session: Session) -> ClusterError:
-    match = _HANDSHAKE.search(reason)
-    if match is None:
-        return from_transport(ConnectionError(reason), session.where.server)
-    return from_response(int(match[1]), match[2].encode().decode("unicode_escape").encode("latin-1"), "GET", path)
+def _url(session: Session, path: str, query: list[tuple[str, str]]) -> str:
+    host = session.api.configuration.host.replace("http", "ws", 1)
+    return f"{host}{path}?{urlencode(query)}"
 
 
 __all__ = ["Forwarded", "Piece", "Running", "forward", "run"]

@@ -9,7 +9,9 @@ import json
 import re
 import shutil
 import subprocess
+import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -25,6 +27,9 @@ WRITE_SECONDS: Final = 300
 END_SECONDS: Final = 10
 """A helm that is asked to end has so long to do it."""
 PENDING: Final = frozenset({"pending-install", "pending-upgrade", "pending-rollback"})
+
+
+_VERSION: Final = ("version", "--template", "{{.Version}}")
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,7 @@ class Helm:
 
     def version(self) -> tuple[int, int, int]:
         """The program's version. Raises `UsageError` where it is missing or too old."""
-        said = self._run(["version", "--template", "{{.Version}}"], seconds=READ_SECONDS, placed=False)
+        said = self._offline(_VERSION, None, READ_SECONDS)
         match = re.search(r"v(\d+)\.(\d+)\.(\d+)", said)
         if match is None:
             raise UsageError(
@@ -114,23 +119,49 @@ class Helm:
 
     def template(self, name: str, chart: Chart, values: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The objects that a chart makes of values, without a cluster. Raises `DeployError` with the chart's reason."""
-        words = ["template", name, *chart.words(), "--values", "-", "--api-versions", "monitoring.coreos.com/v1"]
-        said = self._run(words, stdin=json.dumps(values), seconds=WRITE_SECONDS)
+        said = self._offline(_template(name, chart), json.dumps(values), WRITE_SECONDS)
         return documents.parse_all(said, f"helm template {chart}")
+
+    def begin(self, name: str, chart: Chart, values: Mapping[str, Any]) -> None:
+        """Start what `version` and `template` will be asked for, while something else is done. For one command's life:
+        the answers are kept."""
+        for words, stdin, seconds in (
+            (_VERSION, None, READ_SECONDS), (_template(name, chart), json.dumps(values), WRITE_SECONDS)
+        ):  # fmt: skip
+            answer: Future[str] = Future()
+            _begun[self._question(words, stdin)] = answer
+            threading.Thread(target=self._answer, args=(answer, words, stdin, seconds), daemon=True).start()
+
+    def _answer(self, answer: Future[str], words: Sequence[str], stdin: str | None, seconds: float) -> None:
+        try:
+            answer.set_result(self._run(words, stdin=stdin, seconds=seconds))
+        except BaseException as problem:
+            answer.set_exception(problem)
+
+    def _offline(self, words: Sequence[str], stdin: str | None, seconds: float) -> str:
+        """What helm says without a cluster, maybe begun before."""
+        begun = _begun.get(self._question(words, stdin))
+        return begun.result() if begun else self._run(words, stdin=stdin, seconds=seconds)
+
+    def _question(self, words: Sequence[str], stdin: str | None) -> tuple[str, ...]:
+        return (self._program, self._namespace, *self._access.words(), *words, stdin or "")
 
     def upgrade(
         self, name: str, chart: Chart, values: Mapping[str, Any], *, take_over: bool = False, force: bool = False,
-        dry_run: bool = False, seconds: float = WRITE_SECONDS,
+        dry_run: bool = False, tried: bool = False, seconds: float = WRITE_SECONDS,
     ) -> None:  # fmt: skip
         """Install or upgrade the release; returns when its objects are written, not when pods are ready.
 
         ``take_over`` is for objects of nobody's release, ``force`` for fields that others manage: helm 3 takes those
-        over unasked. Raises `DeployError` with the reason in one sentence, `ForbiddenError` where a right is missing.
+        over unasked. ``tried``: the server was asked about each object, so that helm need not check them against the
+        server's schemas, which takes it half its time. Raises `DeployError` with the reason in one sentence,
+        `ForbiddenError` where a right is missing.
         """
         words = ["upgrade", "--install", name, *chart.words(), "--values", "-", "--history-max", "10"]
         words += ["--take-ownership"] if take_over else []
         words += ["--server-side=true", "--force-conflicts"] if force and self.version() >= (4,) else []
         words += ["--dry-run=server"] if dry_run else []
+        words += ["--disable-openapi-validation"] if tried else []
         self._run(words, stdin=json.dumps(values), seconds=seconds)
 
     def uninstall(self, name: str) -> None:
@@ -144,8 +175,8 @@ class Helm:
         else:
             self.uninstall(release.name)
 
-    def _run(self, words: Sequence[str], *, seconds: float, stdin: str | None = None, placed: bool = True) -> str:
-        place = ["--namespace", self._namespace, *self._access.words()] if placed else []
+    def _run(self, words: Sequence[str], *, seconds: float, stdin: str | None = None) -> str:
+        place = ["--namespace", self._namespace, *self._access.words()]
         try:
             process = subprocess.Popen(
                 [self._program, *words, *place], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -161,6 +192,14 @@ class Helm:
         if process.returncode:
             raise failure(words[0], complained)
         return said
+
+
+_begun: dict[tuple[str, ...], Future[str]] = {}
+"""Answers that `Helm.begin` asked for, by question."""
+
+
+def _template(name: str, chart: Chart) -> list[str]:
+    return ["template", name, *chart.words(), "--values", "-", "--api-versions", "monitoring.coreos.com/v1"]
 
 
 def _finished(process: subprocess.Popen[str], verb: str, stdin: str | None, seconds: float) -> tuple[str, str]:

@@ -33,6 +33,8 @@ LONGEST_PAUSE_SECONDS = 10.0
 PARALLEL = 8
 """Requests at a time; the API server's own priority levels give a user about as many seats."""
 
+CONNECTIONS = 32
+"""Connections that are kept open."""
 PIECE = 1 << 16
 """Bytes of an answer that are taken at a time."""
 
@@ -70,6 +72,8 @@ class Session:
         trace: Trace | None = None,
     ) -> None:  # fmt: skip
         self._api = api
+        # As many connections as threads that ask; the library keeps five a processor, and makes new ones for the rest.
+        api.rest_client.pool_manager.connection_pool_kw["maxsize"] = CONNECTIONS
         self.where = where
         self.access = access
         self._sleep = sleep
@@ -91,6 +95,11 @@ class Session:
         access = access or Access()
         api, where = access.client()
         return cls(api, where, access, sleep, trace)
+
+    @property
+    def api(self) -> Any:
+        """The logged-in client, for what this room needs beside requests."""
+        return self._api
 
     # --------------------------------------------------------------------------------------------------- one request
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from mmdeploy.errors import ConflictError, ForbiddenError, MmdeployError, RejectedError
+from mmdeploy.errors import ConflictError, ForbiddenError, MmdeployError, NotFoundError, RejectedError
 from mmdeploy.preflight.check import Check, Result
 from mmdeploy.preflight.facts import listed
 from mmdeploy.preflight.reading import Reading, attempt
@@ -47,9 +47,14 @@ def _chart(subject: Subject) -> list[Any]:
 
 
 def _tried(subject: Subject, what: str, objects: Sequence[Object], force: bool) -> Iterator[Check]:
-    tried = [item for item in objects if _is_served(subject, item)]
-    answers: list[Reading[Any]] = subject.session.all([_trying(subject, item, force) for item in tried])
-    bad = [(item, answer.problem) for item, answer in zip(tried, answers, strict=True) if answer.problem]
+    served = [item for item in objects if _is_served(subject, item)]
+    answers: list[Reading[Any]] = subject.session.all([_trying(subject, item, force) for item in served])
+    asked = [
+        (item, answer.problem)
+        for item, answer in zip(served, answers, strict=True)
+        if not _comes_with_its_role(item, answer.problem, objects)
+    ]
+    bad = [(item, problem) for item, problem in asked if problem]
     if not subject.namespace_exists:
         yield from _elsewhere(subject, what, bad)
         return
@@ -60,11 +65,12 @@ def _tried(subject: Subject, what: str, objects: Sequence[Object], force: bool) 
     for item, problem in bad:
         if item not in barred:
             yield _refused(subject, item, problem)
-    left = len(objects) - len(tried)
     name = f"the server accepts every {what}"
     if not bad:
-        detail = f"{len(tried)} tried, strictly" + (f"; {left} not, whose kind it does not serve" if left else "")
-        yield Check(CATEGORY, name, "ok" if tried else "skipped", detail)
+        detail = f"{len(asked)} tried, strictly"
+        detail += f"; {len(objects) - len(served)} not, whose kind it does not serve" * (len(served) < len(objects))
+        detail += f"; {len(served) - len(asked)} not, whose Role is not there yet" * (len(asked) < len(served))
+        yield Check(CATEGORY, name, "ok" if asked else "skipped", detail)
 
 
 def _elsewhere(subject: Subject, what: str, bad: Sequence[tuple[Object, MmdeployError]]) -> Iterator[Check]:
@@ -80,6 +86,16 @@ def _elsewhere(subject: Subject, what: str, bad: Sequence[tuple[Object, Mmdeploy
                     "there yet")  # fmt: skip
     else:
         yield Check(CATEGORY, name, "ok", f"tried in {where}: what {subject.namespace} itself allows is not known yet")
+
+
+def _comes_with_its_role(item: Object, problem: MmdeployError | None, objects: Sequence[Object]) -> bool:
+    """Whether a binding was refused only for want of its Role, which will be made before it.
+
+    The server looks the Role up to see that nobody gives away more than they have; administrators are not asked.
+    """
+    if item["kind"] != "RoleBinding" or not isinstance(problem, NotFoundError):
+        return False
+    return any(other["kind"] == "Role" and other["metadata"]["name"] == item["roleRef"]["name"] for other in objects)
 
 
 def _is_served(subject: Subject, item: Object) -> bool:

@@ -17,6 +17,7 @@ from tests.rig.controlplane import ControlPlane, FailedError
 
 CHART = Path(__file__).resolve().parent / "chart"
 NAME = "multimodal-serving"  # what a bundle is called unless it says otherwise
+PATIENCE = 240  # seconds; nothing here takes so long unless it hangs
 PROGRAM = (sys.executable, "-m", "mmdeploy")
 
 # What tests look at that is nobody's deployment: Kubernetes' own, and what the fixtures make.
@@ -64,7 +65,7 @@ def mmdeploy(
     """Run mmdeploy as a user; any exit code is an answer."""
     done = subprocess.run(
         [*PROGRAM, *map(str, words)], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
-        env={**plane.environment(user), **(environ or {})},
+        timeout=PATIENCE, env={**plane.environment(user), **(environ or {})},
     )  # fmt: skip
     return Ran(done.returncode, done.stdout, done.stderr)
 
@@ -106,23 +107,12 @@ class Running:
         assert self.process.stderr
         self.events += [json.loads(line) for line in self.process.stdout]
         said = self.process.stderr.read()
-        return self.process.wait(60), said
+        return self.process.wait(PATIENCE), said
 
 
 def apply_words(bundle: Path, *words: str | Path) -> list[str]:
     """The command line with the rig's chart, as lines of JSON, without a question."""
-    return [
-        "apply",
-        str(bundle),
-        "-y",
-        "--skip",
-        "preflight",
-        "-o",
-        "jsonl",
-        "--router-chart",
-        str(CHART),
-        *map(str, words),
-    ]
+    return ["apply", str(bundle), "-y", "-o", "jsonl", "--router-chart", str(CHART), *map(str, words)]
 
 
 def apply(

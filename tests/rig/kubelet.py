@@ -1,5 +1,5 @@
-"""What a kubelet serves, through the API server: logs of the fake pods (``kubectl logs`` shows what a test wrote), their
-ports, and commands, which run on this machine.
+"""What a kubelet serves, through the API server: logs of the fake pods (``kubectl logs`` shows what a test wrote),
+their ports, and commands, which run on this machine.
 
 kwok answers for every node's kubelet at one address, inside the network of netns.py only; it reads which file a pod's
 log is from objects of a kind of its own.

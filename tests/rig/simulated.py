@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from mmdeploy.catalog import Catalog
+from mmdeploy.errors import MmdeployError
 from mmdeploy.intended import ROLES, Intended
 from mmdeploy.rehearse import bundles, faults, rehearsal
 from mmdeploy.rehearse.deployment import Deployment, Pod
+from mmdeploy.rehearse.engine import Surroundings
 from mmdeploy.rehearse.listeners import Listeners
 from mmdeploy.rehearse.messages import Handler
 from mmdeploy.rehearse.settings import PodSettings, Timings, Traffic
@@ -44,17 +45,19 @@ class Simulated:
     intended: Intended
     catalog: Catalog
     strike: Sequence[str] = ()  # faults of the rehearsal, by name
-    # An API server cuts an answer that begins within microseconds of the request's last byte (a race between Go's server
-    # and its proxy, both of which look for the end of the request); no engine is that fast.
+    # An API server cuts an answer that begins within microseconds of the request's last byte (a race of Go's server
+    # with its proxy, both of which look for the end of the request); no engine is that fast.
     timings: Timings = field(default_factory=lambda: Timings(first_token=0.005))
     traffic: Traffic | None = None
     token: str = ""  # which the picker's metrics ask for, where the chart's values say so
     ports: tuple[int, ...] = PORTS
-    logs: Path | None = None  # folder for the engines' logs; ``kubectl logs`` then shows them
+    logs: Path | None = None  # folder for the engines' logs; the kubelet then shows them, and forwards ports
     deployment: Deployment = field(init=False)
     routers: frozenset[str] = frozenset()
+    problems: list[str] = field(default_factory=list)  # for the one who wonders why nothing moves
     _ended: threading.Event = field(default_factory=threading.Event)
     _logged: set[str] = field(default_factory=set)
+    _forwarded: set[str] = field(default_factory=set)
 
     def __enter__(self) -> Simulated:
         settings = bundles.settings(self.intended, self.catalog, as_chart=True)
@@ -62,10 +65,14 @@ class Simulated:
         settings.router.token = self.token
         settings.router.flush_seconds = 0  # the gauge of ready endpoints as it is, not as it was up to 5 s ago
         seen = pods(self.api, self.namespace)
-        settings.pods = [self._settings(pod) for pod in seen if not _routes(pod) and _address(pod)]
+        settings.pods = [self._settings(pod) for pod in seen if _serves(pod)]
         for name in self.strike:
             faults.find(name).strike(settings, self.catalog)
         self.deployment = Deployment(settings, rehearsal.REAL)
+        inside = self.deployment
+        self._around = Surroundings(
+            rehearsal.REAL, settings.timings, settings.facts, inside.send, inside._side_channel, inside._named
+        )
         self._follow(seen)
         self._listeners = Listeners(self._door)
         with contextlib.ExitStack() as stack:
@@ -96,12 +103,16 @@ class Simulated:
 
     def _watch(self) -> None:
         while not self._ended.wait(EVERY):
-            with contextlib.suppress(OSError):  # an API server that is restarted is part of the tests
+            try:
                 self._follow(pods(self.api, self.namespace))
+            except (OSError, MmdeployError) as problem:  # a restarted API server, a pod that cannot be imitated
+                self.problems.append(repr(problem))
 
     def _follow(self, seen: list[Object]) -> None:
         self.routers = frozenset(_address(pod) for pod in seen if _routes(pod) and _ready(pod))
-        there = {pod["metadata"]["name"]: pod for pod in seen if not _routes(pod) and _address(pod)}
+        if self.logs is not None:
+            self._open(seen)
+        there = {pod["metadata"]["name"]: pod for pod in seen if _serves(pod)}
         known = self.deployment.pods
         for name in set(known) - set(there):
             del known[name]
@@ -113,9 +124,14 @@ class Simulated:
             settings = known[name].settings
             settings.ready, settings.labels = _ready(pod), dict(pod["metadata"].get("labels") or {})
 
-    @property
-    def _around(self) -> Any:
-        return next(iter(self.deployment.pods.values())).engine.around
+    def _open(self, seen: list[Object]) -> None:
+        """Have the kubelet forward each pod's ports."""
+        for pod in seen:
+            name = pod["metadata"]["name"]
+            if (_serves(pod) or _routes(pod)) and _address(pod) and name not in self._forwarded:
+                self._forwarded.add(name)
+                ports = [PROXY, METRICS] if _routes(pod) else [8000, 8200]
+                kubelet.forward_ports(self.api, self.namespace, name, _address(pod), ports)
 
     def _log(self, pod: Pod) -> None:
         """Have the kubelet show what the engine writes, as it writes it."""
@@ -161,6 +177,11 @@ class Lines(deque[str]):
 
 def _routes(pod: Object) -> bool:
     return any(key in (pod["metadata"].get("labels") or {}) for key in ROUTER)
+
+
+def _serves(pod: Object) -> bool:
+    """Whether it has an engine, by the name that the guides give its container, and an address."""
+    return bool(_address(pod)) and any(item["name"] == "modelserver" for item in pod["spec"]["containers"])
 
 
 def _address(pod: Object) -> str:

@@ -1,0 +1,185 @@
+"""One apply at a time: a Lease says who changes a deployment, and until when.
+
+It is renewed while the work goes on. What a process that was killed left behind ends by itself; on the same machine it
+is seen at once that the process is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import json
+import os
+import socket
+import threading
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from mmdeploy.apply.inventory import MANAGED_BY, MANAGER, object_name
+from mmdeploy.errors import ConflictError, MmdeployError, NotFoundError
+
+if TYPE_CHECKING:
+    from mmdeploy.cluster.session import Session
+
+SECONDS = 30
+"""A lease lasts so long without being renewed."""
+RENEW_SECONDS = 8.0
+"""Three renewals may fail before somebody else may come."""
+RELEASE_SECONDS = 3.0
+"""No longer than this to give it back; it ends by itself as well."""
+
+_PROCESS = "mmdeploy/process"
+_TRIES = 5
+
+
+class Lease:
+    """The lease of one deployment, held while inside ``with``."""
+
+    def __init__(self, session: Session, namespace: str, name: str) -> None:
+        self._session = session
+        self._name = name
+        self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{object_name(name)}"
+        self._item: dict[str, Any] = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {
+                "name": object_name(name),
+                "namespace": namespace,
+                "labels": {MANAGED_BY: MANAGER},
+                "annotations": {_PROCESS: process(os.getpid())},
+            },
+            "spec": {"holderIdentity": f"{person()}:{os.getpid()}", "leaseDurationSeconds": SECONDS},
+        }
+        self._lost = ""
+        self._ending = threading.Event()
+        self._renewing = threading.Thread(target=self._renew, name="lease", daemon=True)
+
+    def __enter__(self) -> Lease:
+        """Take it. Raises `ConflictError` that names the holder and when the lease ends, `ForbiddenError`."""
+        self._take()
+        self._renewing.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ending.set()
+        if not self._lost:
+            self._give_back()
+
+    def check(self) -> None:
+        """Raise `ConflictError` where somebody else holds it meanwhile: nothing more must be written."""
+        if self._lost:
+            raise ConflictError(
+                f"the lease was lost: {self._lost}",
+                origin=f"Lease {object_name(self._name)}",
+                next_step="see what is there with mmdeploy diff, then apply again",
+            )
+
+    # -------------------------------------------------------------------------------------------------------- taking
+
+    def _take(self) -> None:
+        for _ in range(_TRIES):
+            standing = self._session.find(self._path)
+            busy = held(standing, self._session.now(), self._name) if standing else None
+            if busy:
+                raise busy
+            with contextlib.suppress(ConflictError):  # somebody was faster: look again
+                if standing is None:
+                    self._write(self._session.create, {})
+                else:
+                    self._write(self._session.replace, {"resourceVersion": standing["metadata"]["resourceVersion"]})
+                return
+        raise ConflictError("others take and give back the lease all the time", origin=f"Lease {self._name}")
+
+    def _write(self, call: Any, version: Mapping[str, str]) -> None:
+        now = _stamp(self._session.now())
+        spec = {"acquireTime": now, **self._item["spec"], "renewTime": now}
+        metadata = {name: value for name, value in self._item["metadata"].items() if name != "resourceVersion"}
+        self._item = call({**self._item, "metadata": {**metadata, **version}, "spec": spec})
+        self._item["metadata"].pop("managedFields", None)
+
+    # ------------------------------------------------------------------------------------------------------- keeping
+
+    def _renew(self) -> None:
+        while not self._ending.wait(RENEW_SECONDS):
+            try:
+                self._write(self._session.replace, {"resourceVersion": self._item["metadata"]["resourceVersion"]})
+            except (ConflictError, NotFoundError):
+                self._look()
+            except MmdeployError:
+                continue  # the server is away: the next turn tries again, and whoever comes first has it
+            if self._lost:
+                return
+
+    def _look(self) -> None:
+        """Somebody wrote the lease, or took it away: still ours?"""
+        with contextlib.suppress(MmdeployError):
+            standing = self._session.find(self._path)
+            if standing is None:
+                self._lost = "somebody deleted it"
+            elif standing["spec"].get("holderIdentity") != self._item["spec"]["holderIdentity"]:
+                self._lost = f"{standing['spec'].get('holderIdentity')} took it over"
+            else:
+                self._item["metadata"]["resourceVersion"] = standing["metadata"]["resourceVersion"]
+
+    def _give_back(self) -> None:
+        options = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": self._item["metadata"]["uid"]}}
+        with contextlib.suppress(MmdeployError):
+            self._session.once("DELETE", self._path, text=json.dumps(options), timeout=RELEASE_SECONDS)
+
+
+def held(standing: Mapping[str, Any], now: datetime, name: str) -> ConflictError | None:
+    """Why a lease cannot be taken: it was renewed in time, by a process that may still live. None where it can."""
+    spec = standing["spec"]
+    holder = spec.get("holderIdentity")
+    if not holder or not spec.get("renewTime"):
+        return None
+    end = datetime.fromisoformat(spec["renewTime"]) + timedelta(seconds=spec.get("leaseDurationSeconds") or SECONDS)
+    if end <= now or _dead((standing["metadata"].get("annotations") or {}).get(_PROCESS, "")):
+        return None
+    seconds = max(1, round((end - now).total_seconds()))
+    return ConflictError(
+        f"{holder} is changing {name}; its lease ends at {end:%H:%M:%S} UTC, in {seconds} s, unless it is renewed",
+        origin=f"Lease {object_name(name)}",
+        next_step="wait until it is done; if that process is gone, try again when the lease has ended",
+    )
+
+
+def person() -> str:
+    """Who this is: user@host."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container may run as a number without a name
+        user = str(os.getuid()) if hasattr(os, "getuid") else "unknown"
+    return f"{user}@{socket.gethostname()}"
+
+
+def process(pid: int) -> str:
+    """What tells one process on one machine from all others, also from a later one with its number; empty where the
+    system does not say."""
+    with contextlib.suppress(OSError, IndexError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        space = os.readlink("/proc/self/ns/pid")
+        begun = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        return f"{boot} {space} {pid} {begun[19]} {'' if begun[0] != 'Z' else 'ended'}".strip()
+    return ""
+
+
+def _dead(said: str) -> bool:
+    """Whether that process ran on this machine and is gone."""
+    parts = said.split()
+    mine = process(os.getpid()).split()
+    if len(parts) != 4 or len(mine) != 4 or parts[:2] != mine[:2] or not parts[2].isdigit():
+        return False
+    return process(int(parts[2])) != said
+
+
+def _stamp(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+__all__ = ["RENEW_SECONDS", "SECONDS", "Lease", "held", "person", "process"]

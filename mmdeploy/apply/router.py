@@ -1,0 +1,83 @@
+"""The router: a Helm release, installed or brought up to date, unlocked where an interrupted helm left it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from mmdeploy.cluster.helm import Chart, Helm
+from mmdeploy.cluster.releases import Stored, stored
+from mmdeploy.errors import ConflictError, UsageError
+
+if TYPE_CHECKING:
+    from mmdeploy.catalog import Catalog
+    from mmdeploy.cluster.session import Session
+    from mmdeploy.intended import Intended
+
+OPTION: Final = "--router-chart"
+SETTLE_SECONDS: Final = 20.0
+"""A helm whose mmdeploy was killed goes on by itself: it has so long, from its start, before its lock is broken."""
+_LOOK_SECONDS: Final = 0.5
+_RESTARTED: Final = "kubectl.kubernetes.io/restartedAt"
+"""What ``kubectl rollout restart`` writes."""
+
+
+def chart_of(intended: Intended, catalog: Catalog, said: str | None = None) -> Chart:
+    """The router's chart: the catalog's, in the spec's version, or what somebody said: a path, or a mirror's
+    reference. Raises `UsageError` for a path that does not exist."""
+    if said is None:
+        return Chart(catalog.sources["charts"][intended.mode], intended.chart_version)
+    if "://" in said:
+        return Chart(said, intended.chart_version)
+    if not Path(said).exists():
+        raise UsageError(
+            "there is no such chart", origin=f"{OPTION} {said}",
+            next_step=f"helm pull {catalog.sources['charts'][intended.mode]} --version {intended.chart_version}",
+        )  # fmt: skip
+    return Chart(str(Path(said).absolute()))
+
+
+def unlocked(
+    session: Session, helm: Helm, namespace: str, name: str, *, ours: bool, pause: Callable[[float], None]
+) -> bool:
+    """Make a release that is locked usable again; whether there was anything to do.
+
+    A lock that an apply of this deployment left is broken, once that helm had time to finish. Raises `ConflictError`
+    where somebody else's helm is at work.
+    """
+    found = stored(session, namespace, name)
+    if found is None or not found.pending:
+        return False
+    while ours and _age(found, session.now()) < timedelta(seconds=SETTLE_SECONDS):
+        pause(_LOOK_SECONDS)
+        found = stored(session, namespace, name)
+        if found is None or not found.pending:
+            return True
+    if not ours:
+        raise ConflictError(
+            f"another helm changes the release {name}: it is {found.status} since {found.updated[:19]}",
+            origin=f"Helm release {name}",
+            next_step=f"wait for it; if that helm is gone: helm rollback {name} --namespace {namespace}",
+        )
+    helm.unlock(found)
+    return True
+
+
+def _age(release: Stored, now: datetime) -> timedelta:
+    """Since when it is as it is. helm writes nanoseconds, which are more digits than Python reads."""
+    match = re.fullmatch(r"(\S{19})(?:\.\d+)?(Z|[+-]\d\d:\d\d)", release.updated)
+    return now - datetime.fromisoformat(match[1] + match[2]) if match else timedelta.max
+
+
+def restart(session: Session, namespace: str, deployments: Sequence[str]) -> None:
+    """Start the pods of Deployments anew, as ``kubectl rollout restart`` does: they read their configuration once."""
+    now = session.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+    for name in deployments:
+        item = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": namespace}}
+        session.patch(item, {"spec": {"template": {"metadata": {"annotations": {_RESTARTED: now}}}}})
+
+
+__all__ = ["OPTION", "chart_of", "restart", "unlocked"]

@@ -1,0 +1,200 @@
+"""The Hugging Face token: where it comes from, and the Secret it goes to. It is never printed and never kept here."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from mmdeploy.apply.inventory import DEPLOYMENT, MANAGED_BY, MANAGER
+from mmdeploy.errors import ConflictError, MmdeployError, NotFoundError, UsageError
+
+if TYPE_CHECKING:
+    from mmdeploy.cluster.session import Session
+    from mmdeploy.intended import Intended
+
+OPTION = "--hf-token-from"
+_FORMS = "env:HF_TOKEN, file:PATH or existing"
+_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
+_LONGEST = 4096
+
+
+@dataclass(frozen=True)
+class TokenSource:
+    """Where the token comes from; the token itself is read when it is needed."""
+
+    form: Literal["env", "file", "existing"]
+    place: str = ""
+
+    @classmethod
+    def of(cls, text: str) -> TokenSource:
+        """Raises `UsageError`, which does not repeat what was given: it may be the token itself."""
+        form, _, place = text.partition(":")
+        if text == "existing":
+            return cls("existing")
+        if form == "file" and place:
+            return cls("file", place)
+        if form == "env" and _VARIABLE.fullmatch(place):
+            return cls("env", place)
+        raise UsageError("says where the token is, not the token itself", origin=OPTION, next_step=f"{OPTION} {_FORMS}")
+
+    def read(self) -> str | None:
+        """The token; None for ``existing``. Raises `UsageError` where there is none."""
+        if self.form == "existing":
+            return None
+        where = f"{OPTION} {self.form}:{self.place}"
+        if self.form == "env":
+            text = os.environ.get(self.place, "")
+        else:
+            try:
+                text = Path(self.place).read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as problem:
+                why = getattr(problem, "strerror", None) or "no text"
+                raise UsageError(f"the token cannot be read: {why}", origin=where) from None
+        token = text.strip()
+        if not token:
+            raise UsageError("there is no token: it is empty", origin=where)
+        if len(token) > _LONGEST or not token.isprintable() or " " in token:
+            raise UsageError("that is no token: it holds blanks, several lines, or too much", origin=where)
+        return token
+
+
+@dataclass(frozen=True)
+class Needed:
+    """A Secret that pods read a key of."""
+
+    name: str
+    key: str
+
+
+def needed(intended: Intended) -> list[Needed]:
+    """The Secrets that the model servers cannot start without, the spec's own first."""
+    own = _spec_secret(intended)
+    found = {own: True} if own else {}
+    for _, _, pod in intended.pods():
+        for container in (*pod["spec"].get("initContainers", ()), *pod["spec"].get("containers", ())):
+            for variable in container.get("env", ()):
+                reference = (variable.get("valueFrom") or {}).get("secretKeyRef")
+                if reference and not reference.get("optional"):
+                    found[Needed(reference["name"], reference["key"])] = True
+    return list(found)
+
+
+def _spec_secret(intended: Intended) -> Needed | None:
+    said = intended.spec.get("hfSecret") or {}
+    return Needed(said["name"], said["key"]) if said.get("name") and said.get("key") else None
+
+
+def name_of(intended: Intended) -> str:
+    """Name of the spec's own Secret; empty where it has none."""
+    found = _spec_secret(intended)
+    return found.name if found else ""
+
+
+def path(namespace: str, name: str) -> str:
+    """Where a Secret is."""
+    return f"/api/v1/namespaces/{namespace}/secrets/{name}"
+
+
+def ours(live: Mapping[str, Any], name: str) -> bool:
+    """Whether mmdeploy made a Secret (or namespace) for this deployment."""
+    metadata = live["metadata"]
+    labels, notes = (metadata.get(part) or {} for part in ("labels", "annotations"))
+    return bool(labels.get(MANAGED_BY) == MANAGER and notes.get(DEPLOYMENT) == name)
+
+
+def own(session: Session, intended: Intended) -> bool:
+    """Whether the spec's Secret is this deployment's, or nobody's yet."""
+    wanted = _spec_secret(intended)
+    live = session.find(path(intended.namespace, wanted.name)) if wanted else None
+    return wanted is not None and (live is None or ours(live, intended.name))
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was done about the Secret."""
+
+    name: str
+    verb: Literal["created", "updated", "unchanged", "adopted"]
+    uid: str
+    ours: bool
+    """Whether it goes when the deployment goes."""
+
+
+def write(session: Session, intended: Intended, token: str, *, adopt: bool, dry_run: bool = False) -> Written:
+    """Put the token into the spec's Secret.
+
+    Raises `ConflictError` for a Secret of somebody else that holds another token, unless ``adopt``.
+    """
+    wanted = _spec_secret(intended)
+    if wanted is None:
+        raise UsageError("the spec names no hfSecret to put the token in", origin=OPTION)
+    encoded = base64.b64encode(token.encode()).decode()
+    live = session.find(path(intended.namespace, wanted.name))
+    mine = live is None or ours(live, intended.name)
+    if live is not None:
+        if (live.get("data") or {}).get(wanted.key) == encoded:
+            return Written(wanted.name, "unchanged", live["metadata"]["uid"], mine)
+        if not mine and not adopt:
+            raise ConflictError(
+                f"somebody else's Secret {wanted.name} is there, with another {wanted.key}",
+                origin=OPTION,
+                next_step=f"{OPTION} existing takes it as it is; --adopt writes the token into it",
+            )
+    metadata: dict[str, Any] = {"name": wanted.name, "namespace": intended.namespace}
+    if mine:
+        metadata |= {"labels": {MANAGED_BY: MANAGER}, "annotations": {DEPLOYMENT: intended.name}}
+    item = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {wanted.key: encoded}}
+    if mine:
+        item["type"] = "Opaque"
+    with hidden(token, encoded):
+        written = session.apply(item, force=True, dry_run=dry_run)
+    verb: Literal["created", "updated", "adopted"] = "created" if live is None else "updated" if mine else "adopted"
+    return Written(wanted.name, verb, written["metadata"]["uid"], mine)
+
+
+def require(session: Session, intended: Intended) -> list[Needed]:
+    """The Secrets that have to be there, once they are. Raises `NotFoundError` for one that is missing, or its key."""
+    wanted = needed(intended)
+    names = list(dict.fromkeys(each.name for each in wanted))
+    found = dict(zip(names, session.all(_finding(session, intended.namespace, name) for name in names), strict=True))
+    own = _spec_secret(intended)
+    for each in wanted:
+        live = found[each.name]
+        if live is None or each.key not in (live.get("data") or {}):
+            what = "is not there" if live is None else f"has no key {each.key}"
+            raise NotFoundError(
+                f"Secret {each.name} {what}, and the model servers read their Hugging Face token from it",
+                origin=f"namespace {intended.namespace}",
+                next_step=f"{OPTION} env:HF_TOKEN or file:PATH makes it" if each == own else
+                f"kubectl create secret generic {each.name} --namespace {intended.namespace} "
+                f"--from-file={each.key}=FILE",
+            )  # fmt: skip
+    return wanted
+
+
+def _finding(session: Session, namespace: str, name: str) -> Any:
+    return lambda: session.find(path(namespace, name))
+
+
+@contextlib.contextmanager
+def hidden(*secrets: str) -> Iterator[None]:
+    """Inside, errors do not repeat a secret, whatever a webhook may answer."""
+    try:
+        yield
+    except MmdeployError as problem:
+        for secret in secrets:
+            problem.found = problem.found.replace(secret, "***")
+        problem.args = (problem.found,)
+        raise
+
+
+__all__ = [
+    "OPTION", "Needed", "TokenSource", "Written", "hidden", "name_of", "needed", "ours", "own", "path", "require",
+    "write",
+]  # fmt: skip

@@ -1,0 +1,173 @@
+"""``mmdeploy apply``: put a deployment on a cluster."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mmdeploy.cli.performing import Blueprints, Context, Form, Kubeconfig, Output, Timeout, Verbose, Yes
+
+if TYPE_CHECKING:
+    from mmdeploy.apply.engine import Apply, Choices
+    from mmdeploy.catalog import Catalog
+    from mmdeploy.cli.performing import Show
+    from mmdeploy.intended import Intended
+
+EXAMPLES = """Examples:
+
+mmdeploy apply deploy/ --hf-token-from env:HF_TOKEN
+
+mmdeploy apply deploy/ -y --timeout 90m -o jsonl
+
+mmdeploy apply mmdeploy.yaml --dry-run server --router-chart ./llm-d-router-standalone.tgz
+"""
+WAIT_SECONDS = 3600.0
+"""Limit of the stage wait where nobody says one: loading takes an hour at most (the guides' own words)."""
+
+
+class DryRun(StrEnum):
+    """What ``--dry-run`` takes."""
+
+    client = "client"
+    server = "server"
+
+
+def apply(
+    bundle: Annotated[
+        Path, typer.Argument(help="A bundle's directory, or a spec file.", metavar="BUNDLE", show_default="here")
+    ] = Path(),
+    yes: Yes = False,
+    token_from: Annotated[
+        str | None,
+        typer.Option(
+            "--hf-token-from",
+            help="The token: env:HF_TOKEN, file:PATH, or existing in its Secret.",
+            metavar="WHERE",
+        ),
+    ] = None,
+    router_chart: Annotated[
+        str | None,
+        typer.Option("--router-chart", help="The router's chart from here: a path or a mirror.", metavar="CHART"),
+    ] = None,
+    install_crds: Annotated[
+        str | None,
+        typer.Option("--install-crds", help="Install CRDs that are missing from here: a path or URL.", metavar="FROM"),
+    ] = None,
+    dry_run: Annotated[
+        DryRun | None, typer.Option("--dry-run", help="client: only list. server: try everything, change nothing.")
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", help="Only this stage; may be given again.", metavar="STAGE")
+    ] = None,
+    skip: Annotated[
+        list[str] | None, typer.Option("--skip", help="Not this stage; may be given again.", metavar="STAGE")
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it serves.")] = True,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Then prove that it does what it should, as mmdeploy verify does.")
+    ] = False,
+    timeout: Timeout = None,
+    stage_timeout: Annotated[
+        list[str] | None,
+        typer.Option("--stage-timeout", help="Limit of one stage.  [default: wait=1h]", metavar="STAGE=DURATION"),
+    ] = None,
+    adopt: Annotated[bool, typer.Option("--adopt", help="Take over objects that mmdeploy did not make.")] = False,
+    recreate: Annotated[
+        bool, typer.Option("--recreate", help="Delete and make anew what cannot be changed as it stands.")
+    ] = False,
+    force_conflicts: Annotated[
+        bool, typer.Option("--force-conflicts", help="Take over fields that others manage.")
+    ] = False,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    output: Output = Form.text,
+    verbose: Verbose = False,
+    blueprints_dir: Blueprints = None,
+) -> None:
+    """Put a deployment on a cluster: check, show what would change, ask, do it, wait until it serves.
+
+    Stages: preflight, crds, namespace, secret, router, model-servers, gateway, monitoring, wait, verify. Running it
+    again goes on where it stopped. Ctrl-C stops at the next safe place; what was done is listed on the cluster.
+    """
+    from mmdeploy import intended as bundles
+    from mmdeploy.apply.engine import Choices, listed
+    from mmdeploy.apply.interrupts import Stop
+    from mmdeploy.apply.secret import TokenSource
+    from mmdeploy.apply.stages import Selection, duration_of, limits
+    from mmdeploy.cli import blueprints, performing
+    from mmdeploy.cli.verifying_after import verified
+
+    token = TokenSource.of(token_from) if token_from is not None else None
+    selection = Selection.of(only or (), skip or ())
+    total = duration_of(timeout, "--timeout") if timeout else None
+    stages = limits(stage_timeout or ())
+    if total is None:
+        stages.setdefault("wait", WAIT_SECONDS)
+    if dry_run is None:
+        performing.must_be_answerable(yes)
+    catalog = blueprints.load(blueprints_dir)
+    intended = bundles.read(bundle, catalog)
+    place = (*performing.words("--kubeconfig", [str(kubeconfig)] if kubeconfig else []),
+             *performing.words("--context", [context] if context else []))  # fmt: skip
+    again = performing.command(
+        "apply", str(bundle), *place, *performing.words("--hf-token-from", [token_from] if token_from else []),
+        *performing.words("--router-chart", [router_chart] if router_chart else []), *selection.words,
+        "--verify" if verify else "", "" if wait else "--no-wait",
+    )  # fmt: skip
+    choices = Choices(
+        chart=router_chart, token=token, definitions=install_crds, selection=selection, wait=wait,
+        force=force_conflicts, adopt=adopt, recreate=recreate, dry_run=dry_run is not None, resume=again,
+        remove=performing.command("delete", str(bundle), *place),
+        verify=partial(verified, bundle, kubeconfig, context, catalog) if verify else None,
+    )  # fmt: skip
+    show = performing.Show(output, verbose=verbose, name=intended.name, namespace=intended.namespace)
+    with show.whole():
+        if dry_run is DryRun.client:
+            show.result("dry-run")
+            show.all(listed(intended, catalog, choices), Stop())
+            return
+        _perform(intended, catalog, choices, (total, stages), show, yes, (kubeconfig, context, verbose))
+
+
+def _perform(
+    intended: Intended, catalog: Catalog, choices: Choices, limits: tuple[float | None, dict[str, float]], show: Show,
+    yes: bool, place: tuple[Path | None, str | None, bool],
+) -> None:  # fmt: skip
+    from mmdeploy.apply.engine import Apply
+    from mmdeploy.apply.interrupts import Stop
+    from mmdeploy.apply.router import chart_of
+    from mmdeploy.apply.stages import Deadlines
+    from mmdeploy.cli import performing
+    from mmdeploy.cluster.access import Access
+    from mmdeploy.cluster.helm import Helm
+
+    kubeconfig, context, verbose = place
+    access = Access(kubeconfig, context)
+    if choices.selection.runs("preflight"):
+        chart = chart_of(intended, catalog, choices.chart)
+        Helm(access, intended.namespace).begin(intended.name, chart, intended.values)
+    stop = Stop()
+    session = performing.connected(access, verbose, stop)
+    work = Apply(session, intended, catalog, choices, stop, Deadlines(*limits))
+    show.all(work.look(), stop)
+    show.text(lambda: _plan_of(work))
+    if choices.dry_run:
+        show.result("dry-run")
+    elif not yes and work.different and not performing.agreed(f"Apply this to {session.where.context}?"):
+        show.result("refused")
+        raise typer.Exit(1)
+    show.all(work.act(), stop)
+
+
+def _plan_of(work: Apply) -> str:
+    from mmdeploy.apply.plan import as_data
+    from mmdeploy.report import differences
+
+    return "\n" + differences.text(as_data(work.plan)) + "\n"
+
+
+__all__ = ["EXAMPLES", "DryRun", "apply"]

@@ -1,0 +1,158 @@
+"""What ``apply`` and ``delete`` have in common: showing a stream of events, asking, and stopping."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mmdeploy.errors import ClusterError, FindingsError, MmdeployError, StoppedError, TimedOutError, UsageError
+
+if TYPE_CHECKING:
+    from mmdeploy.apply.events import Event
+    from mmdeploy.apply.interrupts import Stop
+    from mmdeploy.cluster.access import Access
+    from mmdeploy.cluster.session import Session
+
+
+class Form(StrEnum):
+    """Forms of ``-o``."""
+
+    text = "text"
+    json = "json"
+    jsonl = "jsonl"
+
+
+Kubeconfig = Annotated[Path | None, typer.Option("--kubeconfig", help="Another kubeconfig.", metavar="FILE")]
+Context = Annotated[str | None, typer.Option("--context", help="Another context of the kubeconfig.", metavar="NAME")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Output = Annotated[
+    Form, typer.Option("--output", "-o", help="What stdout gets: jsonl is a line an event, as it happens.")
+]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also what is well, and each request on stderr.")]
+Timeout = Annotated[
+    str | None, typer.Option("--timeout", help="Stop after so long in all: 90s, 10m, 1h30m.", metavar="DURATION")
+]
+Blueprints = Annotated[
+    Path | None, typer.Option("--blueprints", help="Other blueprints.", metavar="DIR", envvar="MMDEPLOY_BLUEPRINTS")
+]
+
+
+def connected(access: Access, verbose: bool, stop: Stop) -> Session:
+    """A session whose retries end when somebody asks to stop."""
+    from mmdeploy.cluster.session import Session
+
+    trace = (lambda line: print(line, file=sys.stderr)) if verbose else None
+    return Session.connect(access, trace, stop.sleep)
+
+
+def must_be_answerable(yes: bool) -> None:
+    """Raise `UsageError` where somebody would have to be asked and nobody is there."""
+    if not yes and not sys.stdin.isatty():
+        raise UsageError("there is no terminal to ask on", origin="stdin", next_step="-y goes on without asking")
+
+
+def agreed(question: str) -> bool:
+    """Ask on stderr; only a yes is a yes."""
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def command(*words: str | None) -> str:
+    """A command line that a shell takes back; None and empty words are left out."""
+    return shlex.join(["mmdeploy", *(word for word in words if word)])
+
+
+class Show:
+    """Shows events in one of the forms, and keeps them for the document."""
+
+    def __init__(self, form: Form, *, verbose: bool, name: str, namespace: str) -> None:
+        from mmdeploy.report.applied import Lines
+
+        self._form = form
+        self._lines = Lines(verbose=verbose)
+        self._events: list[dict[str, Any]] = []
+        self._name, self._namespace = name, namespace
+        self._result = "done"
+
+    def one(self, data: dict[str, Any]) -> None:
+        """An event for machines."""
+        if self._form is Form.jsonl:
+            print(json.dumps({"schemaVersion": 1, **data} if data["event"] == "target" else data), flush=True)
+        else:
+            self._events.append(data)
+
+    @contextlib.contextmanager
+    def _shown(self) -> Iterator[Callable[[dict[str, Any]], None]]:
+        if self._form is not Form.text:
+            yield self.one
+            return
+        from mmdeploy.report import progress
+
+        with progress.reader(self._lines.of) as reader:
+            yield reader.show
+
+    def text(self, text: Callable[[], str]) -> None:
+        """Something for people only."""
+        if self._form is Form.text:
+            print(text(), end="", flush=True)
+
+    def all(self, events: Iterator[Event], stop: Stop) -> None:
+        """Show them as they come; Ctrl-C asks ``stop``. Raises what the stream raises."""
+        from mmdeploy.apply.events import as_data
+        from mmdeploy.apply.interrupts import heeded
+
+        with heeded(stop, _stopping), contextlib.closing(events), self._shown() as show:  # type: ignore[type-var]
+            for event in events:
+                show(dict(as_data(event)))
+
+    @contextlib.contextmanager
+    def whole(self) -> Iterator[None]:
+        """With ``-o json`` the document is printed at the end, whatever the end is."""
+        from mmdeploy.report import applied, documents
+
+        try:
+            yield
+        except MmdeployError as problem:
+            self._result = _RESULTS.get(type(problem), "failed")
+            if isinstance(problem, StoppedError):
+                raise typer.Exit(problem.exit_code) from None  # the last event said everything
+            raise
+        finally:
+            if self._form is Form.json:
+                document = applied.document(self._events, self._name, self._namespace, self._result)
+                print(documents.as_json(document), end="")
+
+    def result(self, word: str) -> None:
+        """How it ended, where that is not ``done``."""
+        self._result = word
+
+
+_RESULTS: dict[type[MmdeployError], str] = {
+    StoppedError: "interrupted",
+    TimedOutError: "timed-out",
+    FindingsError: "refused",
+    ClusterError: "failed",
+}
+
+
+def _stopping() -> None:
+    print("stopping after what is under way; Ctrl-C again ends at once", file=sys.stderr, flush=True)
+
+
+def words(option: str, values: Sequence[str]) -> list[str]:
+    """An option that may be given several times, again."""
+    return [word for value in values for word in (option, value)]
+
+
+__all__ = [
+    "Blueprints", "Context", "Form", "Kubeconfig", "Output", "Show", "Timeout", "Verbose", "Yes", "agreed", "command",
+    "connected", "must_be_answerable", "words",
+]  # fmt: skip

@@ -1,0 +1,57 @@
+"""Whose a lease is: renewed in time by somebody who may live, or free to take."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from mmdeploy.apply.lease import held, process
+
+NOW = datetime(2026, 1, 2, 3, 4, 30, tzinfo=UTC)
+
+
+def lease(renewed: str, **said: Any) -> dict[str, Any]:
+    spec = {"holderIdentity": "ada@far-away:17", "leaseDurationSeconds": 30, "renewTime": renewed}
+    return {"metadata": {"annotations": said.pop("annotations", None)}, "spec": {**spec, **said}}
+
+
+def test_one_that_was_renewed_in_time_names_its_holder_and_its_end() -> None:
+    problem = held(lease("2026-01-02T03:04:10.000000Z"), NOW, "mm")
+    assert problem is not None
+    assert problem.found == (
+        "ada@far-away:17 is changing mm; its lease ends at 03:04:40 UTC, in 10 s, unless it is renewed"
+    )
+    assert problem.exit_code == 5
+
+
+@pytest.mark.parametrize(
+    "standing",
+    [
+        lease("2026-01-02T03:04:00.000000Z"),
+        lease("2026-01-02T03:04:10.000000Z", leaseDurationSeconds=20),
+        lease("2026-01-02T03:04:10.000000Z", holderIdentity=""),
+        lease(""),
+    ],
+    ids=["ended", "ended to the second", "nobody's", "never renewed"],
+)
+def test_what_is_free(standing: dict[str, Any]) -> None:
+    assert held(standing, NOW, "mm") is None
+
+
+def test_a_process_of_this_machine_that_is_gone_holds_nothing() -> None:
+    if not process(os.getpid()):
+        pytest.skip("this system does not tell processes apart")
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        said = {"mmdeploy/process": process(child.pid)}
+        standing = lease("2026-01-02T03:04:10.000000Z", annotations=said)
+        assert held(standing, NOW, "mm") is not None, "it lives"
+        child.kill()
+        child.wait()
+        assert held(standing, NOW, "mm") is None
+    elsewhere = {"mmdeploy/process": "another-boot " + process(os.getpid()).partition(" ")[2]}
+    assert held(lease("2026-01-02T03:04:10.000000Z", annotations=elsewhere), NOW, "mm") is not None

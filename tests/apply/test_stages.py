@@ -1,0 +1,89 @@
+"""Which stages run, and which limit is reached first."""
+
+from __future__ import annotations
+
+import pytest
+
+from mmdeploy.apply.stages import Deadlines, Selection, duration_of, limits, spelled
+from mmdeploy.errors import TimedOutError, UsageError
+
+
+class Clock:
+    """Stands still until it is told."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_stage_that_does_not_exist_names_the_nearest() -> None:
+    with pytest.raises(UsageError) as caught:
+        Selection.of(["model-server"], [])
+    assert caught.value.nearest[0] == "model-servers"
+    assert caught.value.origin == "--only"
+
+
+def test_only_and_skip() -> None:
+    chosen = Selection.of(["router", "wait"], ["wait"])
+    assert chosen.runs("router")
+    assert chosen.why_not("wait") == "--skip wait"
+    assert chosen.why_not("secret") == "--only router --only wait"
+    assert chosen.words == ["--only", "router", "--only", "wait", "--skip", "wait"]
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), ("10m", 600), ("1h30m", 5400), ("2h", 7200)])
+def test_durations(text: str, seconds: float) -> None:
+    assert duration_of(text, "--timeout") == seconds
+
+
+@pytest.mark.parametrize("text", ["", "soon", "0s", "-5m", "5 minutes", "1d"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        duration_of(text, "--timeout")
+    assert caught.value.origin == "--timeout"
+
+
+def test_limits_of_stages() -> None:
+    assert limits(["wait=30m", "router=90s"]) == {"wait": 1800, "router": 90}
+    for wrong in ("wait", "weight=3m", "wait=long"):
+        with pytest.raises(UsageError):
+            limits([wrong])
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(90, "1m30s"), (3600, "1h"), (5400, "1h30m"), (0.5, "0.5s"), (4, "4s")])
+def test_a_limit_is_spelled_as_it_is_written(seconds: float, text: str) -> None:
+    assert spelled(seconds) == text
+
+
+def test_the_message_says_which_limit_was_reached() -> None:
+    clock = Clock()
+    deadlines = Deadlines(600, {"wait": 60}, clock)
+    deadlines.start()
+    deadlines.enter("router")
+    assert deadlines.next == (1600, "--timeout 10m")
+    clock.now += 550
+    deadlines.check()
+    deadlines.enter("wait")
+    assert deadlines.next == (1600, "--timeout 10m")
+    assert deadlines.left(300) == 50
+    clock.now += 50
+    with pytest.raises(TimedOutError) as caught:
+        deadlines.check()
+    assert caught.value.origin == "--timeout 10m"
+
+    deadlines.start()
+    deadlines.enter("wait")
+    clock.now += 60
+    with pytest.raises(TimedOutError, match="stage wait") as caught:
+        deadlines.check()
+    assert caught.value.origin == "--stage-timeout wait=1m"
+
+
+def test_without_limits_time_never_runs_out() -> None:
+    deadlines = Deadlines(clock=Clock())
+    deadlines.enter("wait")
+    deadlines.check()
+    assert deadlines.next is None
+    assert deadlines.left(300) == 300
