@@ -31,7 +31,7 @@ from mmdeploy.spec import (
 from mmdeploy.words import nearest
 
 PREFIX = "MMDEPLOY_"
-NOT_SPEC = frozenset({"MMDEPLOY_BLUEPRINTS"})
+NOT_SPEC = frozenset({"MMDEPLOY_BLUEPRINTS", "MMDEPLOY_TARGETS"})
 """Variables with our prefix that are not fields of the spec."""
 
 GUIDE_VARIABLES: Mapping[str, KeyPath] = {

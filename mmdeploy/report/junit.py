@@ -37,21 +37,22 @@ def _fails(item: Mapping[str, Any], fail_on: str) -> bool:
 def _case(item: Mapping[str, Any], failed: bool) -> str:
     place = f"{item['file']}:{item['line']}:{item['column']}"
     name = f"{item['code']} {item['subject']} at {place}"
-    head = f"classname={_attribute(item['file'])} name={_attribute(name)}"
-    message = _attribute(item["message"])
+    head = f"classname={attribute(item['file'])} name={attribute(name)}"
+    message = attribute(item["message"])
     if failed:
         body = "\n".join([f"{place}: {item['message']}", f"fix: {item['fix']}", f"from: {item['source']}"])
-        inside = f"<failure type={_attribute(item['level'])} message={message}>{_escaped(_lines(body))}</failure>"
+        inside = f"<failure type={attribute(item['level'])} message={message}>{escaped(_lines(body))}</failure>"
     else:
         inside = f"<skipped message={message}/>"
     return f"    <testcase {head}>{inside}</testcase>"
 
 
-def _attribute(value: str) -> str:
-    return '"' + _escaped(clean(value)).replace('"', "&quot;") + '"'
+def attribute(value: str) -> str:
+    """A value of an attribute, quotes and all."""
+    return '"' + escaped(clean(value)).replace('"', "&quot;") + '"'
 
 
-def _escaped(value: str) -> str:
+def escaped(value: str) -> str:
     """As ``xml.sax.saxutils`` does it, whose import takes longer than the rest of lint's report."""
     return value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 

@@ -1,0 +1,117 @@
+"""The same requests as lines for a shell: for those who may only paste.
+
+The probes run against a transport that writes down what it is asked to send and answers nothing, so what is printed is
+what would be sent.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from mmdeploy import __version__
+from mmdeploy.verify.evidence import Evidence
+from mmdeploy.verify.facts import Facts
+from mmdeploy.verify.run import Plan
+from mmdeploy.verify.session import Clock, Session
+from mmdeploy.verify.targets import Endpoint
+from mmdeploy.verify.transport import Answer
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request that would be sent."""
+
+    endpoint: Endpoint
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes | None
+
+
+@dataclass
+class Paper:
+    """A transport that only writes down."""
+
+    asked: list[Asked] = field(default_factory=list)
+
+    def request(
+        self,
+        endpoint: Endpoint,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        timeout: float,
+    ) -> Answer:
+        """No answer."""
+        self.asked.append(Asked(endpoint, method, path, headers, body))
+        return Answer(None, trouble="unreachable")
+
+
+Spelling = Callable[[Asked], str]
+
+
+def curl(asked: Asked) -> str:
+    """One request as a curl command; a token is named, never shown."""
+    words = ["curl", "-sS"]
+    if asked.method != "GET":
+        words += ["-X", asked.method]
+    words += [asked.endpoint.url + asked.path]
+    for name, value in asked.headers.items():
+        if name != "accept":
+            words += ["-H", f"{name}: {value}"]
+    line = shlex.join(words) + _token(asked.endpoint)
+    return line if asked.body is None else f"{line} -d {shlex.quote(asked.body.decode())}"
+
+
+def lines(facts: Facts, planned: Plan, budget: int, random: Random | None = None, spell: Spelling = curl) -> list[str]:
+    """A script: each request under a remark that says what it is for, and the counters between them."""
+    paper = Paper()
+    said: list[str] = []
+    session = Session(
+        facts,
+        paper,
+        Evidence(f"mmdeploy {__version__}", facts.targets.as_data()),
+        budget,
+        clock=Clock(now=lambda: 0.0, sleep=lambda seconds: None),
+        random=random,
+    )
+    try:
+        for probe in planned.probes:
+            for number in range(planned.rounds(probe) if probe.name in ("roles", "quiet") or probe.cost(facts) else 0):
+                begun = len(paper.asked)
+                probe.run(session, number)
+                said += _told(probe.name, paper.asked[begun:], facts, spell)
+    finally:
+        session.close()
+    return [*_counters(facts, spell), *said]
+
+
+def _told(name: str, asked: Sequence[Asked], facts: Facts, spell: Spelling) -> list[str]:
+    pages = {endpoint.url for endpoint, _ in facts.targets.pages()}
+    found = [f"# {name}"]
+    for item in asked:
+        line = "counters" if item.endpoint.url in pages and not item.path else spell(item)
+        if line != found[-1]:
+            found.append(line)
+    return found if len(found) > 1 else []
+
+
+def _counters(facts: Facts, spell: Spelling) -> list[str]:
+    """A shell function that prints what is read of every page."""
+    found = ["counters() {"]
+    for endpoint, role in facts.targets.pages():
+        names = sorted(facts.page(role).kept - set(facts.page(role).restarts))
+        stem = f"^({'|'.join(names)})[{{ ]"
+        page = spell(Asked(endpoint, "GET", "", {}, None))
+        found += [f"  echo {shlex.quote(f'== {endpoint.name} ({role})')}", f"  {page} | grep -E {shlex.quote(stem)}"]
+    return [*found, "}"]
+
+
+def _token(endpoint: Endpoint) -> str:
+    kind, _, name = endpoint.token.partition(":")
+    value = {"env": f"${name}", "file": f"$(cat {shlex.quote(name)})"}.get(kind)
+    return f' -H "authorization: Bearer {value}"' if value else ""

@@ -1,0 +1,225 @@
+"""What was seen: requests that were sent and what came back, and metrics pages at named moments.
+
+Plain data from end to end: it is saved as JSON, loaded again, and judged again with the same verdicts. No secret gets
+in here: headers are kept without credentials, pictures as facts about them.
+
+Times are seconds since the run began, on the clock of the machine that ran it; clocks of pods are never compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from mmdeploy.errors import UsageError
+
+SCHEMA_VERSION = 1
+KIND = "Evidence"
+
+Missing = Literal["unauthorised", "unreachable", "not found", "garbled", "failed"]
+"""Why there is no metrics page: 401 or 403; no connection or no answer in time; 404; an answer that holds no metrics;
+any other status."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One line of a metrics page."""
+
+    name: str
+    """As exposed: with ``_total``, ``_sum``, ``_count``."""
+    labels: Mapping[str, str]
+    value: float
+
+
+@dataclass(frozen=True)
+class Scrape:
+    """One metrics page, restricted to what the catalog names."""
+
+    endpoint: str
+    """Name of the pod or picker."""
+    moment: str
+    """``start``, then one name a step: ``text/0`` is the moment after that step, ``quiet/0`` before all requests."""
+    at: float
+    samples: tuple[Sample, ...] = ()
+    families: tuple[str, ...] = ()
+    """Every family of the page by name, whether it has samples kept or not: what the engine *can* say."""
+    missing: Missing | None = None
+    detail: str = ""
+    """The status or error in words where ``missing`` is set."""
+
+    @property
+    def readable(self) -> bool:
+        """Whether there is a page at all. Absent families on a readable page are absent, not zero."""
+        return self.missing is None
+
+
+@dataclass(frozen=True)
+class Medium:
+    """A picture that was sent, as facts about it."""
+
+    kind: str
+    colour: str
+    width: int
+    height: int
+    size: int
+    """Bytes of the file."""
+    digest: str
+    """First 16 hex digits of its SHA-256: the same picture has the same digest."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One request, and what came back. No answer is an answer too: ``status`` is None and ``error`` says why."""
+
+    id: str
+    """Unique in this run: ``text/0``, ``affinity.again/0``, ``models/decode-0``."""
+    purpose: str
+    """What it is for: ``text``, ``image``, ``affinity.first``, ``affinity.again``, ``affinity.other``, ``pictures``,
+    ``headers``, ``gateway.text``, ``gateway.image``, ``models``, ``health``, ``version``; other probes add theirs."""
+    target: str
+    """``entry``, ``gateway``, or the name of the pod it went to directly."""
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    nonce: str
+    """Text or picture bytes that nobody else sends; also in the request's id header."""
+    expected: tuple[str, ...] = ()
+    """Words of which the answer must hold one."""
+    media: tuple[Medium, ...] = ()
+    started: float = 0.0
+    seconds: float = 0.0
+    first: float | None = None
+    """Seconds to the first token, of a streamed answer."""
+    status: int | None = None
+    text: str = ""
+    """The answer's text, cut to 2,000 characters."""
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """Chosen fields of the answer: ``model``, ``finish_reason``, ``ec_transfer_params``, ``models``, ``version``, and
+    chosen headers as ``header:NAME``."""
+    error: str = ""
+    """Why there was no answer, or what stood in it where it was no success."""
+
+    @property
+    def answered(self) -> bool:
+        """Whether there was a 2xx status; that alone proves nothing."""
+        return self.status is not None and 200 <= self.status < 300
+
+    @property
+    def prompt_tokens(self) -> int | None:
+        """``usage.prompt_tokens``, text and media together."""
+        value = self.usage.get("prompt_tokens")
+        return int(value) if isinstance(value, (int, float)) else None
+
+
+@dataclass(frozen=True)
+class Step:
+    """Requests between two moments at which every page was read and had settled."""
+
+    name: str
+    """``text``, ``image``, ``affinity.first``, …"""
+    round: int
+    before: str
+    after: str
+    requests: tuple[str, ...]
+    """Ids, in the order in which they were sent."""
+    settled: bool = True
+    """Whether the last two readings of the counters agree; False where they still moved when patience ended."""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """Something seen that is neither a request nor a page: the quiet window, a probe that was not run."""
+
+    kind: str
+    """``quiet-window``, ``not-run``; other probes add theirs."""
+    about: str
+    detail: str
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Evidence:
+    """Everything a judge may look at."""
+
+    tool: str
+    """``mmdeploy VERSION``, which collected it."""
+    targets: Mapping[str, Any]
+    """`mmdeploy.verify.targets.Targets.as_data`, without tokens."""
+    plan: list[dict[str, Any]] = field(default_factory=list)
+    """Probes in order: name, claims, requests, rounds."""
+    requests: list[Sent] = field(default_factory=list)
+    scrapes: list[Scrape] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    observations: list[Observation] = field(default_factory=list)
+
+    def request(self, id: str) -> Sent:
+        """The request of that id. Raises KeyError."""
+        for sent in self.requests:
+            if sent.id == id:
+                return sent
+        raise KeyError(id)
+
+    def of(self, *purposes: str) -> Iterator[Sent]:
+        """Requests for one of ``purposes``, in order."""
+        return (sent for sent in self.requests if sent.purpose in purposes)
+
+    def rounds(self, name: str) -> list[Step]:
+        """Steps of that name, one a round."""
+        return [step for step in self.steps if step.name == name]
+
+    def sent_in(self, step: Step) -> list[Sent]:
+        """The requests of a step."""
+        return [self.request(id) for id in step.requests]
+
+    def page(self, endpoint: str, moment: str) -> Scrape | None:
+        """The metrics page of an endpoint at a moment; the last where it was read several times."""
+        found = None
+        for scrape in self.scrapes:
+            if scrape.endpoint == endpoint and scrape.moment == moment:
+                found = scrape
+        return found
+
+    def observed(self, kind: str) -> Iterator[Observation]:
+        """Observations of one kind."""
+        return (item for item in self.observations if item.kind == kind)
+
+    def as_data(self) -> dict[str, Any]:
+        """The whole as JSON can hold it."""
+        data = asdict(self)
+        data["scrapes"] = [{**item, "samples": [[s["name"], s["labels"], s["value"]] for s in item["samples"]]}
+                           for item in data["scrapes"]]  # fmt: skip
+        return {"schemaVersion": SCHEMA_VERSION, "kind": KIND, **data}
+
+
+def load(data: Any, origin: str) -> Evidence:
+    """Evidence from what `Evidence.as_data` gave. Raises `UsageError` for anything else."""
+    hint = "give a file that mmdeploy verify --save wrote"
+    if not isinstance(data, dict) or data.get("kind") != KIND:
+        raise UsageError("holds no evidence", origin=origin, next_step=hint)
+    if data.get("schemaVersion") != SCHEMA_VERSION:
+        said = data.get("schemaVersion")
+        raise UsageError(f"has schemaVersion {said!r}; this mmdeploy reads {SCHEMA_VERSION}", origin=origin)
+    try:
+        return Evidence(
+            tool=str(data["tool"]),
+            targets=dict(data["targets"]),
+            plan=[dict(item) for item in data["plan"]],
+            requests=[_sent(item) for item in data["requests"]],
+            scrapes=[_scrape(item) for item in data["scrapes"]],
+            steps=[Step(**{**item, "requests": tuple(item["requests"])}) for item in data["steps"]],
+            observations=[Observation(**item) for item in data["observations"]],
+        )
+    except (KeyError, TypeError, ValueError) as problem:
+        raise UsageError(f"is not whole: {problem}", origin=origin, next_step=hint) from None
+
+
+def _sent(item: Mapping[str, Any]) -> Sent:
+    media = tuple(Medium(**medium) for medium in item.get("media", ()))
+    return Sent(**{**item, "media": media, "expected": tuple(item.get("expected", ()))})
+
+
+def _scrape(item: Mapping[str, Any]) -> Scrape:
+    samples = tuple(Sample(str(name), dict(labels), float(value)) for name, labels, value in item.get("samples", ()))
+    return Scrape(**{**item, "samples": samples, "families": tuple(item.get("families", ()))})

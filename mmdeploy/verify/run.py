@@ -1,0 +1,222 @@
+"""A whole run: which probes the claims need, the probes one after the other, then the judges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from mmdeploy import __version__
+from mmdeploy.errors import ClusterError, UsageError
+from mmdeploy.verify.evidence import Evidence, Observation
+from mmdeploy.verify.facts import Facts
+from mmdeploy.verify.judges import CLAIMS
+from mmdeploy.verify.probes import Probe, serving
+from mmdeploy.verify.session import BarredError, BudgetSpentError, Clock, Session
+from mmdeploy.verify.verdicts import CONTRADICTED, NOT_OBSERVABLE, NotApplicable, Verdict
+from mmdeploy.words import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mmdeploy.verify.transport import Transport
+
+BUDGET = 39
+"""Requests that a run may send unless it is told otherwise."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run will do."""
+
+    claims: tuple[str, ...]
+    probes: tuple[Probe, ...]
+    repeat: int
+    costs: tuple[int, ...]
+    """Chat requests of each probe, over all its rounds."""
+
+    @property
+    def requests(self) -> int:
+        """Chat requests of the whole."""
+        return sum(self.costs)
+
+    def as_data(self) -> list[dict[str, Any]]:
+        """For the evidence."""
+        return [
+            {"probe": probe.name, "claims": list(probe.claims), "rounds": self.rounds(probe), "requests": cost}
+            for probe, cost in zip(self.probes, self.costs, strict=True)
+        ]
+
+    def rounds(self, probe: Probe) -> int:
+        """How often a probe runs."""
+        return self.repeat if probe.repeats else 1
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run came to."""
+
+    evidence: Evidence
+    verdicts: tuple[Verdict, ...]
+    inapplicable: tuple[NotApplicable, ...]
+
+    @property
+    def contradicted(self) -> list[str]:
+        """Claims that do not hold."""
+        return [item.claim for item in self.verdicts if item.verdict == CONTRADICTED]
+
+    @property
+    def unseen(self) -> list[str]:
+        """Claims that could not be seen."""
+        return [item.claim for item in self.verdicts if item.verdict == NOT_OBSERVABLE]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a run goes about it."""
+
+    timeout: float = 60.0
+    clock: Clock = field(default_factory=Clock)
+    random: Random | None = None
+    logs: Callable[[str], Sequence[str]] | None = None
+    """As `mmdeploy.verify.session.Session` takes it."""
+
+
+def chosen(only: Sequence[str], skip: Sequence[str]) -> tuple[str, ...]:
+    """Claims in their own order. Raises `UsageError` for a word that is none."""
+    for option, words in (("--only", only), ("--skip", skip)):
+        for word in words:
+            if word not in CLAIMS:
+                raise UsageError(
+                    f"no claim is called {word!r}", origin=option, nearest=nearest(word, list(CLAIMS)) or list(CLAIMS)
+                )
+    found = tuple(name for name in CLAIMS if (not only or name in only) and name not in skip)
+    if not found:
+        raise UsageError("no claim is left to verify", origin="--skip", nearest=list(CLAIMS))
+    return found
+
+
+def plan(facts: Facts, claims: Sequence[str], repeat: int) -> Plan:
+    """What the claims need."""
+    needed = serving(claims)
+    costs = tuple(probe.cost(facts) * (repeat if probe.repeats else 1) for probe in needed)
+    return Plan(tuple(claims), needed, repeat, costs)
+
+
+def collect(
+    facts: Facts,
+    planned: Plan,
+    transport: Transport,
+    budget: int,
+    settings: Settings,
+    tell: Callable[[str], None],
+    observations: Iterable[Observation] = (),
+    barred: Mapping[str, str] | None = None,
+) -> Evidence:
+    """Run the probes. Raises `ClusterError` where nothing at all answers.
+
+    ``observations`` are what is known beforehand, of a cluster; ``barred`` is what the person has no right to, as
+    `Session` takes it.
+    """
+    evidence = Evidence(f"mmdeploy {__version__}", facts.targets.as_data(), planned.as_data())
+    evidence.observations += observations
+    session = Session(
+        facts,
+        transport,
+        evidence,
+        budget,
+        settings.timeout,
+        settings.clock,
+        settings.random,
+        tell,
+        barred or {},
+        settings.logs,
+    )
+    try:
+        for probe, cost in zip(planned.probes, planned.costs, strict=True):
+            _run(session, probe, planned.rounds(probe), cost)
+            if probe.name == "roles":
+                _alive(evidence, facts)
+    finally:
+        session.close()
+    return evidence
+
+
+def _run(session: Session, probe: Probe, rounds: int, cost: int) -> None:
+    if cost > session.budget:
+        session.observe(
+            "not-run", f"--budget {cost} or more", f"{probe.name} needs {cost} requests, {session.budget} are left",
+            claims=list(probe.claims),
+        )  # fmt: skip
+        return
+    if cost == 0 and probe.cost(session.facts) == 0 and probe.name not in ("roles", "quiet"):
+        return
+    try:
+        for number in range(rounds):
+            probe.run(session, number)
+    except BudgetSpentError as problem:
+        session.observe(
+            "not-run", "a larger --budget", f"the budget was spent before {problem}", claims=list(probe.claims)
+        )
+    except BarredError as problem:
+        session.observe(
+            "not-run", f"{problem}: mmdeploy verify --print-rbac prints the rights", f"no right to {problem}",
+            claims=list(probe.claims),
+        )  # fmt: skip
+
+
+def _alive(evidence: Evidence, facts: Facts) -> None:
+    if evidence.requests and all(sent.status is None for sent in evidence.requests):
+        first = evidence.requests[0]
+        address = facts.targets.pods[0].api.url
+        raise ClusterError(
+            f"none of {len(facts.targets.pods)} pods answers; {first.target} at {address}: {first.error}",
+            origin=facts.targets.where or None,
+            next_step="check the addresses, and that they can be reached from here",
+        )
+
+
+def judge(catalog_facts: Facts, evidence: Evidence, claims: Iterable[str]) -> Outcome:
+    """The verdicts of all claims, in order."""
+    verdicts: list[Verdict] = []
+    inapplicable: list[NotApplicable] = []
+    for name in claims:
+        found = CLAIMS[name].judged(evidence, catalog_facts)
+        if isinstance(found, NotApplicable):
+            inapplicable.append(found)
+        else:
+            verdicts.append(_with_right(found, evidence))
+    return Outcome(evidence, tuple(verdicts), tuple(inapplicable))
+
+
+def _with_right(verdict: Verdict, evidence: Evidence) -> Verdict:
+    """A verdict that lacks what could not be sent says which right, or budget, would show it."""
+    if verdict.verdict == CONTRADICTED:
+        return verdict
+    more = [item.about for item in evidence.observed("not-run") if verdict.claim in item.numbers.get("claims", ())]
+    return replace(verdict, observable=tuple(dict.fromkeys((*verdict.observable, *more))))
+
+
+def document(outcome: Outcome, strict: bool) -> dict[str, Any]:
+    """As ``-o json`` shows it."""
+    counts = dict.fromkeys(("proved", "contradicted", "not observable"), 0)
+    for item in outcome.verdicts:
+        counts[item.verdict] += 1
+    targets = outcome.evidence.targets
+    posted = [sent for sent in outcome.evidence.requests if sent.method == "POST"]
+    return {
+        "schemaVersion": 1,
+        "kind": "Verdicts",
+        "deployment": {key: targets[key] for key in ("model", "topology", "server", "release", "where")},
+        "counts": counts,
+        "failed": bool(outcome.contradicted) or (strict and bool(outcome.unseen)),
+        "verdicts": [{"title": CLAIMS[item.claim].title, **item.as_data()} for item in outcome.verdicts],
+        "notApplicable": [{"claim": item.claim, "reason": item.reason} for item in outcome.inapplicable],
+        "spent": {
+            "requests": len(posted),
+            "promptTokens": sum(sent.prompt_tokens or 0 for sent in posted),
+            "completionTokens": sum(int(sent.usage.get("completion_tokens") or 0) for sent in posted),
+            "seconds": round(max((sent.started + sent.seconds for sent in outcome.evidence.requests), default=0.0), 2),
+        },
+    }

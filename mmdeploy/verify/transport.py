@@ -1,0 +1,168 @@
+"""How requests travel. Probes know only `Transport`; what is behind it may be plain HTTP or a cluster's proxy."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+from urllib.parse import urlsplit
+
+from mmdeploy.verify.targets import Endpoint, token
+
+Trouble = Literal["", "unreachable", "timeout", "tls", "cut", "forbidden"]
+"""No connection; no answer in time; TLS where plain HTTP was meant, or the other way round; an answer that broke off;
+the way there is not allowed (not the endpoint's own 403)."""
+
+LARGEST = 32 << 20
+"""Bytes of an answer that are read; a metrics page of a thousand models is far smaller."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back, or why nothing did."""
+
+    status: int | None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """By lower-case name."""
+    pieces: tuple[tuple[float, bytes], ...] = ()
+    """The body as it arrived: seconds since the request was sent, and bytes."""
+    seconds: float = 0.0
+    trouble: Trouble = ""
+    detail: str = ""
+
+    @property
+    def body(self) -> bytes:
+        """The whole body."""
+        return b"".join(piece for _, piece in self.pieces)
+
+
+class Transport(Protocol):
+    """Sends one request and waits for the whole answer; never raises for what the other side does."""
+
+    def request(
+        self,
+        endpoint: Endpoint,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        timeout: float,
+    ) -> Answer:
+        """The answer. ``path`` is put behind the endpoint's own; ``timeout`` is seconds for the whole."""
+        ...
+
+
+class HttpTransport:
+    """Plain HTTP and HTTPS, from where mmdeploy runs. Safe to use from several threads."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """``clock`` gives seconds."""
+        import urllib3
+
+        self._pool = urllib3.PoolManager(
+            num_pools=256, maxsize=8, retries=False, ca_certs=_certificates(), cert_reqs="CERT_REQUIRED"
+        )
+        self._clock = clock
+        self._tokens: dict[str, str] = {}
+
+    def request(
+        self,
+        endpoint: Endpoint,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        timeout: float,
+    ) -> Answer:
+        """See `Transport`. Raises `UsageError` for a token that cannot be read."""
+        answer = self._once(endpoint, method, path, headers, body, timeout)
+        if answer.trouble == "cut" and answer.status is None and method == "GET":
+            # The server may have ended an idle connection at this very moment.
+            answer = self._once(endpoint, method, path, headers, body, timeout)
+        return answer
+
+    def _once(
+        self,
+        endpoint: Endpoint,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        timeout: float,
+    ) -> Answer:
+        import urllib3
+
+        sent = dict(headers)
+        if endpoint.token:
+            sent["authorization"] = f"Bearer {self._token(endpoint)}"
+        start = self._clock()
+        pieces: list[tuple[float, bytes]] = []
+        status, received = None, {}
+        try:
+            answer = self._pool.request(
+                method,
+                endpoint.url + path,
+                headers=sent,
+                body=body,
+                timeout=urllib3.Timeout(total=timeout),
+                preload_content=False,
+                redirect=False,
+                decode_content=True,
+            )
+            status, received = answer.status, {name.lower(): value for name, value in answer.headers.items()}
+            self._drain(answer, start, timeout, pieces)
+        except (urllib3.exceptions.HTTPError, OSError, ValueError) as problem:
+            trouble, detail = _trouble(problem, bool(pieces) or status is not None, urlsplit(endpoint.url).scheme)
+            return Answer(status, received, tuple(pieces), self._clock() - start, trouble, detail)
+        return Answer(status, received, tuple(pieces), self._clock() - start)
+
+    def _drain(self, answer: Any, start: float, timeout: float, pieces: list[tuple[float, bytes]]) -> None:
+        size = 0
+        try:
+            while piece := answer.read1(1 << 16, decode_content=True):
+                pieces.append((self._clock() - start, piece))
+                size += len(piece)
+                if size > LARGEST:
+                    raise ValueError(f"the answer is longer than {LARGEST >> 20} MiB")
+                if self._clock() - start > timeout:
+                    raise TimeoutError(f"the answer took longer than {timeout:g} s")
+        except BaseException:
+            answer.close()
+            raise
+        answer.release_conn()
+
+    def _token(self, endpoint: Endpoint) -> str:
+        if endpoint.token not in self._tokens:
+            self._tokens[endpoint.token] = token(endpoint)
+        return self._tokens[endpoint.token]
+
+
+def _certificates() -> str | None:
+    import ssl
+
+    return ssl.get_default_verify_paths().cafile
+
+
+def _trouble(problem: Exception, begun: bool, scheme: str) -> tuple[Trouble, str]:
+    import urllib3
+
+    text = str(getattr(problem, "reason", None) or problem)
+    if isinstance(problem, (urllib3.exceptions.SSLError,)):
+        return "tls", _short(text)
+    if isinstance(problem, (urllib3.exceptions.TimeoutError, TimeoutError)) and not isinstance(
+        problem, urllib3.exceptions.NewConnectionError
+    ):
+        return "timeout", _short(text)
+    if begun or "Connection aborted" in text or "RemoteDisconnected" in text:
+        return "cut", _short(text)
+    return "unreachable", _short(text)
+
+
+def _short(text: str) -> str:
+    """What happened, without the names of Python objects that urllib3 puts around it."""
+    words = text.rpartition(">: ")[2] or text
+    found = re.search(r"\(\d+, '([^']+)'\)", words) or re.search(r"\w+\('([^']+)'\)", words)
+    words = found[1] if found else words
+    return words if len(words) <= 200 else f"{words[:197]}..."

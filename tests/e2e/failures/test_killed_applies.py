@@ -1,0 +1,62 @@
+"""An apply that is stopped, at any stage and at any moment, by any signal: the same command finishes it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+
+import pytest
+
+from tests.e2e.failures.afterwards import ENVIRON, assert_resumed, assert_silent, assert_unlocked, words
+from tests.e2e.failures.conftest import Place, Undisturbed
+from tests.e2e.failures.moments import STAGES, Moment, moments
+from tests.rig.api import Object
+from tests.rig.contents import Contents
+from tests.rig.controlplane import ControlPlane
+from tests.rig.deploying import Running
+
+
+def stopped(plane: ControlPlane, place: Place, undisturbed: Undisturbed, moment: Moment) -> tuple[int, Running]:
+    """Exit code and events of an apply that was stopped then."""
+    # Anywhere means in all of it; else the stages before are done, and the first one is not waited for.
+    more = words(place.bundle, checked=moment.stage in ("", "preflight"), waits=moment.stage == "wait")
+    with Running(plane, *more, environ=ENVIRON) as running:
+        if moment.stage:
+            running.until("stage-started", moment.stage)
+            time.sleep(moment.part * undisturbed.stages[moment.stage])
+        else:
+            time.sleep(moment.part * undisturbed.seconds)
+        running.process.send_signal(moment.how)
+        code, said = running.end()
+    assert_silent(said, json.dumps(running.events))
+    assert "Traceback" not in said or not running.events, said
+    return code, running
+
+
+def stages(inventory: Object) -> set[str]:
+    """Those that the last apply has finished."""
+    return set(json.loads(inventory["data"]["inventory.json"])["stages"])
+
+
+def test_the_undisturbed_apply_has_every_stage(undisturbed: Undisturbed) -> None:
+    assert set(undisturbed.stages) == set(STAGES)
+    assert stages(undisturbed.inventory) == set(STAGES) - {"preflight", "wait"}
+    kinds = {name.partition("/")[0].partition(".")[0] for name in undisturbed.standing}
+    assert kinds >= {"Deployment", "Gateway", "PodMonitor", "InferencePool", "Secret", "HelmRelease", "clusterroles"}
+
+
+@pytest.mark.parametrize("moment", moments(), ids=lambda moment: moment.id)
+def test_stopped_and_gone_on(
+    plane: ControlPlane, contents: Contents, place: Place, undisturbed: Undisturbed, moment: Moment
+) -> None:
+    code, running = stopped(plane, place, undisturbed, moment)
+    heeded = running.events and code == 130
+    if moment.how is signal.SIGKILL:
+        assert code in (-signal.SIGKILL, 0)
+    elif running.events:
+        assert code in (130, 0)
+    if heeded:
+        assert running.events[-1]["event"] == "interrupted"
+        assert_unlocked(contents, place.namespace)
+    assert_resumed(plane, contents, place.bundle, place.namespace, undisturbed.standing)
