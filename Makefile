@@ -4,7 +4,7 @@
 # The programs the targets run, each in one place.
 DEMO_RENDER = $(BIN)/mmdeploy render -t e-pd -a gpu -p gke -d build/demo --force
 DEMO_LINT = $(BIN)/mmdeploy lint build/demo
-DEMO_VERIFY = $(BIN)/mmdeploy rehearse build/demo -- $(BIN)/mmdeploy verify
+DEMO_VERIFY = $(BIN)/mmdeploy rehearse build/demo --debug-logs -- $(BIN)/mmdeploy verify
 OVERLAYS = $(BIN)/python -m mmdeploy render --all -d overlays --force
 REFERENCE = $(BIN)/python -m mmdeploy schema -o markdown
 FINDINGS = $(BIN)/python -m mmdeploy explain -d guides/findings

@@ -29,7 +29,7 @@ from mmdeploy.apply.interrupts import Stop
 from mmdeploy.apply.looking import Found
 from mmdeploy.apply.plan import Plan
 from mmdeploy.apply.stages import Deadlines
-from mmdeploy.errors import MmdeployError, StoppedError
+from mmdeploy.errors import FindingsError, MmdeployError, StoppedError
 
 if TYPE_CHECKING:
     from mmdeploy.catalog import Catalog
@@ -79,7 +79,12 @@ class Apply:
     def _looking(self) -> Iterator[Event]:
         with ThreadPoolExecutor(1) as beside:  # nothing that the checks find changes what there is
             found = beside.submit(looking.look, self._setting)
-            yield from self._run("preflight", lambda: looking.checks(self._setting))
+            try:
+                yield from self._run("preflight", lambda: looking.checks(self._setting))
+            except FindingsError:
+                if found.exception() is None:  # an option is a better answer than a check that knows none
+                    looking.require_options(found.result())
+                raise
             self._found = found.result()
         self._doing = Doing(self._setting, self._found)
         yield from looking.told(self._found)

@@ -46,17 +46,20 @@ def checks(setting: Setting) -> Iterator[Event]:
         setting.catalog, creates, setting.chart, setting.token, adopt=choices.adopt, force_conflicts=choices.force,
         recreate=choices.recreate,
     )  # fmt: skip
-    failed = 0
+    failed: list[str] = []
     for check in run(setting.session, setting.intended, options):
         yield Checked(check.category, check.name, check.result, check.detail, check.hint)
         setting.stop.check()
-        failed += check.result == "error"
+        if check.result == "error":
+            failed.append(f"{check.name}: {check.detail}" if check.detail else check.name)
     if failed:
-        raise FindingsError(
-            f"{failed} check{'s' * (failed != 1)} failed: nothing was changed",
+        problem = FindingsError(
+            f"{len(failed)} check{'s' * (len(failed) != 1)} failed: nothing was changed",
             origin="preflight",
             next_step="mend what they say, or go on regardless with --skip preflight",
         )
+        problem.more = failed
+        raise problem
 
 
 def look(setting: Setting) -> Found:

@@ -68,6 +68,9 @@ def rehearse(
     traffic: Annotated[
         float, typer.Option("--traffic", help="Requests of others, a second.", metavar="RATE", min=0)
     ] = 0.0,
+    debug_logs: Annotated[
+        bool, typer.Option("--debug-logs", help="Engines log at DEBUG, and the targets say where.")
+    ] = False,
     epp: Annotated[
         Path | None, typer.Option("--epp", help="Use this endpoint picker, not the stand-in.", metavar="PATH")
     ] = None,
@@ -111,6 +114,7 @@ def rehearse(
         timings=Timings(first_token=first_token, encode=encode_time, lag=lag),
         traffic=Traffic(rate=traffic),
         programs=_programs(epp, sidecar, envoy),
+        debug=debug_logs,
         seed=seed,
     )
     if command:

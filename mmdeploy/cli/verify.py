@@ -147,12 +147,13 @@ def _finder(
 ) -> Callable[[Callable[[str], None]], Subject]:  # fmt: skip
     """What finds the deployment, as it stands when it is called: listed in a file, or on a cluster."""
     from mmdeploy.cli.verifying import Subject
+    from mmdeploy.verify import logs
     from mmdeploy.verify.facts import Facts
     from mmdeploy.verify.transport import HttpTransport
 
     if file is not None:
         found, transport = _targets(catalog, file, bundle, model), HttpTransport()
-        return lambda tell: Subject(Facts(catalog, found), transport)
+        return lambda tell: Subject(Facts(catalog, found), transport, logs=logs.reader(found, transport))
     session = cluster.connected()
     cluster.end_well()
     return lambda tell: cluster.subject(session, catalog, tell)

@@ -132,7 +132,7 @@ class OnCluster:
 
     def rights(self, catalog: Catalog, who: str | None) -> str:
         """The rights, as YAML for an administrator. Raises `UsageError`."""
-        from mmdeploy.report import documents
+        from mmdeploy.report import checks
         from mmdeploy.verify.cluster import rights
 
         meant = self._bundle(catalog)
@@ -142,7 +142,7 @@ class OnCluster:
         ways = [self.via] if self.via in rights.WAYS else [rights.PROXY]
         found = rights.manifests(catalog, name, namespace, ways, who)
         said = f"# Rights to verify {name} by {ways[0]}, written by mmdeploy verify --print-rbac.\n"
-        return said + "---\n".join(documents.as_yaml(item) for item in found)
+        return said + checks.manifests(found)
 
     def kubectl(self) -> list[str]:
         """The options that lead kubectl to the same cluster."""

@@ -10,7 +10,7 @@ from mmdeploy.preflight.check import Check
 from mmdeploy.preflight.demand import ROUTER, router_name
 from mmdeploy.preflight.facts import listed
 from mmdeploy.preflight.kinds import authenticated
-from mmdeploy.preflight.machines import Occupant
+from mmdeploy.preflight.machines import Occupant, made_by
 from mmdeploy.preflight.subject import Subject
 
 CATEGORY: Final = "collisions"
@@ -137,8 +137,10 @@ def _selected(subject: Subject) -> Check:
     name = "the router's pool selects no foreign pods"
     if subject.seen.pods.value is None:
         return Check(CATEGORY, name, "skipped", f"pods: {subject.seen.pods.why}")
+    before = _noted(subject)
     foreign = [pod for pod in subject.seen.pods.value if pod.namespace == subject.namespace
-               and _matches(selector, pod.labels) and not subject.is_own(pod)]  # fmt: skip
+               and _matches(selector, pod.labels) and not subject.is_own(pod)
+               and not any(made_by(pod, workload, subject.facts) for workload in before)]  # fmt: skip
     said = ",".join(f"{key}={value}" for key, value in selector.items())
     foreign_sets = _workloads(subject, selector) if not foreign else []
     if not foreign and not foreign_sets:
@@ -150,9 +152,15 @@ def _selected(subject: Subject) -> Check:
     )  # fmt: skip
 
 
+def _noted(subject: Subject) -> list[tuple[str, str]]:
+    """What this deployment has applied before: apply takes away what is no longer wanted."""
+    noted = inventories(subject.seen.inventories.value or ())
+    return [item for item, names in noted.items() if subject.intended.name in names]
+
+
 def _workloads(subject: Subject, selector: Mapping[str, str]) -> list[str]:
     """Deployments without pods yet."""
-    own = {demand.workload[1] for demand in subject.demands}
+    own = {demand.workload[1] for demand in subject.demands} | {name for _, name in _noted(subject)}
     return [
         f"Deployment {item['metadata']['name']}"
         for item in subject.seen.workloads.value or ()

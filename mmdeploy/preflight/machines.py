@@ -88,10 +88,11 @@ def occupant(pod: Mapping[str, Any], namespace: str) -> Occupant:
 
 def ours(pod: Occupant, found: Iterable[Demand], namespace: str, facts: Facts) -> bool:
     """Whether a pod is of this very deployment, so that applying it again needs no room for it."""
-    return pod.namespace == namespace and any(_made_by(pod, demand.workload, facts) for demand in found)
+    return pod.namespace == namespace and any(made_by(pod, demand.workload, facts) for demand in found)
 
 
-def _made_by(pod: Occupant, workload: tuple[str, str], facts: Facts) -> bool:
+def made_by(pod: Occupant, workload: tuple[str, str], facts: Facts) -> bool:
+    """Whether a pod is of a workload, given as its kind and name."""
     kind, name = workload
     if kind == "DisaggregatedSet":
         return pod.labels.get(facts["sets"]["nameLabel"]) == name

@@ -15,7 +15,7 @@ from mmdeploy.intended import Intended
 from mmdeploy.rehearse import bundles, faults, targets
 from mmdeploy.rehearse.deployment import Deployment
 from mmdeploy.rehearse.listeners import Listeners
-from mmdeploy.rehearse.messages import Handler
+from mmdeploy.rehearse.messages import TEXT, Handler, Reply
 from mmdeploy.rehearse.programs import Programs, Running, free_ports, refuse
 from mmdeploy.rehearse.settings import Clock, PodSettings, Settings, Timings, Traffic
 
@@ -36,16 +36,21 @@ class Rehearsal:
         traffic: Traffic | None = None,
         as_chart: bool = False,
         programs: Programs | None = None,
+        debug: bool = False,
         clock: Clock = REAL,
         seed: int = 0,
     ) -> None:
         """``port`` is the first of those that are taken, one after the other; 0 takes free ones. ``as_chart`` guards
         the picker's metrics as the chart's values say. ``programs`` are run in place of the router's stand-in.
+        ``debug`` has the engines log at DEBUG, and shows their logs.
 
         Raises `UsageError` for a bundle that cannot be rehearsed and for a fault that is unknown or does not fit it.
         """
         self.intended = intended
         self.settings = prepared(intended, catalog, faults, timings, traffic, as_chart=as_chart)
+        for pod in self.settings.pods if debug else ():
+            pod.engine.debug = True
+        self._debug = debug
         self.deployment = Deployment(self.settings, clock, seed)
         if programs is not None:
             refuse(self.settings)
@@ -69,6 +74,8 @@ class Rehearsal:
                     self._listen(pod.name, "pool", self.deployment.at(pod.place, pod.port))
                     if pod.engine_port != pod.port:
                         self._listen(pod.name, "engine", self.deployment.at(pod.place, pod.engine_port))
+                    if self._debug:
+                        self._listen(pod.name, "log", self._log(pod.name))
                 self._listeners.start()
             else:
                 self._run(self.programs, stack)
@@ -111,6 +118,10 @@ class Rehearsal:
     def _pool(self, pod: PodSettings) -> Handler:
         """Whatever is on the pod's target port, which is not known before it is taken."""
         return lambda message: self.deployment.at(pod.place, pod.port)(message)
+
+    def _log(self, pod: str) -> Handler:
+        """The log of a pod, to whoever asks."""
+        return lambda message: Reply(200, "".join(f"{line}\n" for line in self.logs(pod)), TEXT)
 
     def targets(self) -> dict[str, Any]:
         """Where everything answers, as ``mmdeploy verify --targets`` reads it."""

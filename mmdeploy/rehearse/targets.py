@@ -13,12 +13,14 @@ from mmdeploy.intended import ROLES
 from mmdeploy.rehearse.settings import PodSettings, Settings
 
 HOST = "127.0.0.1"
+LOG_PATH = "/log"
+"""Where a rehearsal shows a pod's log; real engines write theirs to stderr."""
 
 
 def document(settings: Settings, bundle: str, ports: Mapping[tuple[str, str], int]) -> dict[str, Any]:
     """The file's content.
 
-    ``bundle`` is the rendered bundle's directory, or empty. ``ports`` gives the port of (pod, ``pool`` or ``engine``)
+    ``bundle`` is the rendered bundle's directory, or empty. ``ports`` gives the port of (pod, ``pool``, ``engine`` or ``log``)
     and of (``router``, ``entry``, ``gateway`` or ``metrics``).
     """
     found: dict[str, Any] = {
@@ -49,7 +51,8 @@ def _pod(pod: PodSettings, ports: Mapping[tuple[str, str], int]) -> dict[str, st
     entry = {"name": pod.name, "url": url(ports[pod.name, "pool"])}
     if (pod.name, "engine") in ports:
         entry["engine"] = url(ports[pod.name, "engine"])
-    return {**entry, "metrics": url(ports[pod.name, "pool"]) + "/metrics", "address": pod.address}
+    entry |= {"metrics": url(ports[pod.name, "pool"]) + "/metrics", "address": pod.address}
+    return entry | ({"log": url(ports[pod.name, "log"]) + LOG_PATH} if (pod.name, "log") in ports else {})
 
 
 def text(content: Mapping[str, Any]) -> str:

@@ -44,7 +44,12 @@ class Plan:
     def as_data(self) -> list[dict[str, Any]]:
         """For the evidence."""
         return [
-            {"probe": probe.name, "claims": list(probe.claims), "rounds": self.rounds(probe), "requests": cost}
+            {
+                "probe": probe.name,
+                "claims": [name for name in self.claims if name in probe.claims],
+                "rounds": self.rounds(probe),
+                "requests": cost,
+            }
             for probe, cost in zip(self.probes, self.costs, strict=True)
         ]
 

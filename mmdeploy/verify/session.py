@@ -60,8 +60,8 @@ class Session:
     tell: Callable[[str], None] = lambda text: None
     """Called with one line for each thing that is done."""
     barred: Mapping[str, str] = field(default_factory=dict)
-    """What the person has no right to → that right: ``entry`` (requests through the entry point), ``pods`` (reading from
-    pods), ``direct`` (requests that run a model, straight to pods). Not asked for in vain."""
+    """What the person has no right to → that right: ``entry`` (requests through the entry point), ``pods`` (reading
+    from pods), ``direct`` (requests that run a model, straight to pods). Not asked for in vain."""
 
     logs: Callable[[str], Sequence[str]] | None = None
     """The lines of a pod's engine log by the pod's name, oldest first; None where logs cannot be read."""

@@ -49,6 +49,8 @@ class Pod:
     """``host:port`` as the router names it."""
     ready: bool | None = None
     """Whether the cluster says so; None where there is no cluster."""
+    log: str = ""
+    """Where its engine's log can be read: a file, or an http address; empty for nowhere."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ _TOP = (
 _NEEDED = ("model", "topology", "server", "release", "entry", "roles")
 _ENDPOINT = ("url", "token")
 _PICKER = ("name", "metrics", "token")
-_POD = ("name", "url", "engine", "metrics", "address", "token")
+_POD = ("name", "url", "engine", "metrics", "address", "log", "token")
 _HINT = "guides/verifying.md shows a whole targets file"
 
 
@@ -106,7 +106,18 @@ class _Reader:
         engine = Endpoint(f"{name} engine", self._url(item, (*path, "engine"))) if "engine" in item else None
         metrics = self._url(item, (*path, "metrics")) if "metrics" in item else url + self._metrics_path(role)
         address = self._text(item, (*path, "address")) if "address" in item else host_port(url)
-        return Pod(name, role, Endpoint(name, url), Endpoint(name, metrics, token), engine, address)
+        return Pod(
+            name, role, Endpoint(name, url), Endpoint(name, metrics, token), engine, address, log=self._log(item, path)
+        )
+
+    def _log(self, item: Mapping[str, Any], path: KeyPath) -> str:
+        """An address as it stands, a file as seen from the targets file; empty where none is named."""
+        if "log" not in item:
+            return ""
+        said = self._text(item, (*path, "log"))
+        if said.startswith(("http://", "https://")):
+            return self._url(item, (*path, "log"))
+        return str(self.path.parent / said)
 
     def _metrics_path(self, role: str) -> str:
         return Metrics(self.catalog).engine(str(self.document.value["server"]), role).paths["metrics"]

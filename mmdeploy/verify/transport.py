@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
-from urllib.parse import urlsplit
 
 from mmdeploy.verify.targets import Endpoint, token
 
@@ -114,7 +113,7 @@ class HttpTransport:
             status, received = answer.status, {name.lower(): value for name, value in answer.headers.items()}
             self._drain(answer, start, timeout, pieces)
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as problem:
-            trouble, detail = _trouble(problem, bool(pieces) or status is not None, urlsplit(endpoint.url).scheme)
+            trouble, detail = _trouble(problem, bool(pieces) or status is not None, timeout)
             return Answer(status, received, tuple(pieces), self._clock() - start, trouble, detail)
         return Answer(status, received, tuple(pieces), self._clock() - start)
 
@@ -145,7 +144,7 @@ def _certificates() -> str | None:
     return ssl.get_default_verify_paths().cafile
 
 
-def _trouble(problem: Exception, begun: bool, scheme: str) -> tuple[Trouble, str]:
+def _trouble(problem: Exception, begun: bool, timeout: float) -> tuple[Trouble, str]:
     import urllib3
 
     text = str(getattr(problem, "reason", None) or problem)
@@ -154,7 +153,7 @@ def _trouble(problem: Exception, begun: bool, scheme: str) -> tuple[Trouble, str
     if isinstance(problem, (urllib3.exceptions.TimeoutError, TimeoutError)) and not isinstance(
         problem, urllib3.exceptions.NewConnectionError
     ):
-        return "timeout", _short(text)
+        return "timeout", f"{'not all of it' if begun else 'nothing'} within {timeout:g} s"
     if begun or "Connection aborted" in text or "RemoteDisconnected" in text:
         return "cut", _short(text)
     return "unreachable", _short(text)

@@ -13,7 +13,7 @@ from typing import Any
 from tests.rig.api import Api, Object
 
 # What controllers write beside what somebody asked for, and take away in their own time.
-_DERIVED = {"Event", "Endpoints", "EndpointSlice"}
+DERIVED = {"Event", "Endpoints", "EndpointSlice"}
 _WIDE = ("clusterroles", "clusterrolebindings")
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
@@ -30,7 +30,7 @@ class Contents:
         """``Kind.group/name`` → object; with ``derived`` also events, and the addresses behind Services."""
         found = {}
         for root, plural, kind in self._all_kinds():
-            if derived or kind.partition(".")[0] not in _DERIVED:
+            if derived or kind.partition(".")[0] not in DERIVED:
                 for item in self._items(f"{root}/namespaces/{namespace}/{plural}"):
                     found[f"{kind}/{item['metadata']['name']}"] = item
         return found | self.wide(namespace)

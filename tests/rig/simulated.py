@@ -22,7 +22,7 @@ from mmdeploy.rehearse import bundles, faults, rehearsal
 from mmdeploy.rehearse.deployment import Deployment, Pod
 from mmdeploy.rehearse.engine import Surroundings
 from mmdeploy.rehearse.listeners import Listeners
-from mmdeploy.rehearse.messages import Handler
+from mmdeploy.rehearse.messages import Handler, Message, Reply
 from mmdeploy.rehearse.settings import PodSettings, Timings, Traffic
 from tests.rig import kubelet
 from tests.rig.api import Api, Object, RefusedError
@@ -93,11 +93,15 @@ class Simulated:
         self._listeners.close()
 
     def _door(self, host: str, port: int) -> Handler | None:
+        """Who answers at an address. Connections outlive what a test changes, so that each request asks anew."""
         if host.startswith("10.96."):  # a Service: the only one with a port for clients is the router's
-            return self.deployment.entry
+            return self._enter
         if host in self.routers:
-            return {PROXY: self.deployment.entry, METRICS: self.deployment.scrape_picker}.get(port)
+            return {PROXY: self._enter, METRICS: self.deployment.scrape_picker}.get(port)
         return self.deployment.at(host, port)
+
+    def _enter(self, message: Message) -> Reply:
+        return self.deployment.entry(message)
 
     # ------------------------------------------------------------------------------------------------ pods come and go
 

@@ -100,7 +100,8 @@ class Maker:
                     samples.append(Sample(family.names[0], {"block_size": str(self.case.get("block", 128))}, 1))
                     continue
                 labels = {"decisions": {"decision_type": label}, "requests": {"fairness_id": label}}.get(key, {})
-                names = [f"{family.names[0]}_{part}" for part in ("sum", "count")] if family.kind == "histogram" else family.names[:1]
+                parts = ("_sum", "_count") if family.kind == "histogram" else ("",)
+                names = [family.names[0] + part for part in parts]
                 samples += [Sample(line, labels if label else {}, value) for line in names]
             self.evidence.scrapes.append(Scrape(name, moment, 0.0, tuple(samples), ("llm_d_epp_info", "vllm:x")))
 

@@ -92,7 +92,9 @@ def test_a_histogram_has_a_sum_and_a_count() -> None:
     assert counters.change(before, after, BYTES, part="count").value == 2
 
 
-@pytest.mark.parametrize(("status", "word"), [(401, "unauthorised"), (403, "unauthorised"), (404, "not found"), (503, "failed")])
+@pytest.mark.parametrize(
+    ("status", "word"), [(401, "unauthorised"), (403, "unauthorised"), (404, "not found"), (503, "failed")]
+)
 def test_a_page_that_cannot_be_read_says_why(status: int, word: str) -> None:
     moved = counters.change(page(*success(1, 0)), page(status=status), SUCCESS)
     assert moved.value is None

@@ -1,4 +1,4 @@
-"""Judges are functions from evidence to verdict: the evidence of each case stands in judges/*.yaml, with the verdict."""
+"""Judges are functions from evidence to verdict: the evidence of each case is in judges/*.yaml, with the verdict."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Whole runs against simulated deployments: clean ones prove every claim, each fault has its verdicts, and the traffic of
-others never makes a sound deployment look broken."""
+"""Whole runs against simulated deployments: clean ones prove every claim, each fault has its verdicts, and the traffic
+of others never makes a sound deployment look broken."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Counting:
         if method == "POST":
             self.clock.sleep(0.1)
             self.sent.append(self.clock.now())
-            return Answer(200, {}, ((0.1, b'{"choices": [{"message": {"content": "94"}}], "usage": {"prompt_tokens": 9}}'),))
+            return Answer(200, {}, ((0.1, b'{"choices": [{"message": {"content": "94"}}]}'),))
         self.reads += 1
         counted = 0 if self.late is None else sum(self.clock.now() >= at + self.late for at in self.sent)
         others = int((self.clock.now() - 1_000_000.0) * self.rate)

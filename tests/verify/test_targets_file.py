@@ -48,7 +48,8 @@ def test_what_is_left_out_follows_from_the_address(tmp_path: Path) -> None:
     found = targets_file.read(write(tmp_path, WHOLE), CATALOG)
     encode, decode = found.of("encode")[0], found.of("decode")[0]
     assert found.entry.url == "http://127.0.0.1:18080"
-    assert (encode.metrics.url, encode.address, encode.engine) == ("http://127.0.0.1:18201/metrics", "127.0.0.1:18201", None)
+    assert (encode.metrics.url, encode.address) == ("http://127.0.0.1:18201/metrics", "127.0.0.1:18201")
+    assert encode.engine is None
     assert decode.engine is not None
     assert (decode.engine.url, decode.address) == ("http://127.0.0.1:18302", "10.0.0.7:8000")
 

@@ -45,12 +45,12 @@ def server(answer: Callable[[socket.socket, bytes], None]) -> Iterator[str]:
         thread.join(5)
 
 
-
 def test_the_first_token_is_timed_by_the_piece_that_holds_it() -> None:
     pieces = [
         b'data: {"choices": [{"delta": {"role": "assistant", "content": ""}}]}\n\n',
         b'data: {"model": "m", "choices": [{"delta": {"content": "Re"}}]}\n\n',
-        b'data: {"choices": [{"delta": {"content": "d."}, "finish_reason": "stop"}]}\n\ndata: {"choices": [], "usage": {"prompt_tokens": 94}}\n\ndata: [DONE]\n\n',
+        b'data: {"choices": [{"delta": {"content": "d."}, "finish_reason": "stop"}]}\n\n'
+        b'data: {"choices": [], "usage": {"prompt_tokens": 94}}\n\ndata: [DONE]\n\n',
     ]
 
     def answer(connection: socket.socket, request: bytes) -> None:
@@ -151,18 +151,19 @@ def test_the_token_travels_as_a_header(monkeypatch: pytest.MonkeyPatch) -> None:
     assert b"bearer sesame" in seen[0].lower()
 
 
-@pytest.mark.parametrize(
-    ("body", "status", "text", "error"),
-    [
-        pytest.param(b'{"choices": [{"message": {"content": "ok"}}]}', 200, "ok", "", id="an answer"),
-        pytest.param(b'{"choices": [{"message": {"content": null, "reasoning_content": "hm"}}]}', 200, "hm", "", id="thoughts"),
-        pytest.param(b'{"choices": [{"message": {"content": [{"type": "text", "text": "a"}]}}]}', 200, "a", "", id="parts"),
-        pytest.param(b'{"choices": []}', 200, "", "", id="no choice"),
-        pytest.param(b"upstream request timeout", 504, "", "upstream request timeout", id="a proxy's words"),
-        pytest.param(b'{"error": {"message": "no"}}', 404, "", '{"error": {"message": "no"}}', id="an error"),
-        pytest.param(b"[1]", 200, "", "[1]", id="something else"),
-    ],
-)  # fmt: skip
+SAYS = [
+    (b'{"choices": [{"message": {"content": "ok"}}]}', 200, "ok", ""),
+    (b'{"choices": [{"message": {"content": null, "reasoning_content": "hm"}}]}', 200, "hm", ""),
+    (b'{"choices": [{"message": {"content": [{"type": "text", "text": "a"}]}}]}', 200, "a", ""),
+    (b'{"choices": []}', 200, "", ""),
+    (b"upstream request timeout", 504, "", "upstream request timeout"),
+    (b'{"error": {"message": "no"}}', 404, "", '{"error": {"message": "no"}}'),
+    (b"[1]", 200, "", "[1]"),
+]
+NAMES = ["an answer", "thoughts of a model that was cut short", "parts", "no choice", "a proxy", "an error", "a list"]
+
+
+@pytest.mark.parametrize(("body", "status", "text", "error"), SAYS, ids=NAMES)
 def test_what_an_answer_says(body: bytes, status: int, text: str, error: str) -> None:
     def answer(connection: socket.socket, request: bytes) -> None:
         connection.sendall(b"HTTP/1.1 %d X\r\ncontent-length: %d\r\n\r\n%s" % (status, len(body), body))

@@ -6,12 +6,12 @@ import base64
 import difflib
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from tests.rig.api import Object
-from tests.rig.contents import Contents
+from tests.rig.contents import DERIVED, Contents
 from tests.rig.controlplane import ControlPlane
 from tests.rig.deploying import CHART, NAME, Ran, mmdeploy
 from tests.rig.standing import applied, release, standing
@@ -20,7 +20,8 @@ TOKEN = "hf_0123456789ofTheFailures"
 ENVIRON = {"T": TOKEN}
 SECRET = "llm-d-hf-token"
 KEPT = f"mmdeploy-{NAME}"
-"""Name of the inventory and of the lease."""
+INVENTORY = f"ConfigMap/{KEPT}"
+LEASE = f"Lease.coordination.k8s.io/{KEPT}"
 
 _SETTLED_SECONDS = 30
 _NOT_OURS = {"ConfigMap/kube-root-ca.crt", "ServiceAccount/default"}
@@ -52,12 +53,12 @@ def assert_silent(*texts: str) -> None:
             assert form not in text, f"the token leaked: {text[max(0, text.index(form) - 200) : text.index(form)]}"
 
 
-def assert_nothing_leaked(contents: Contents, namespace: str) -> None:
+def assert_nothing_leaked(there: Mapping[str, Object]) -> None:
     """The token is in its Secret, and nowhere else: no event, no ConfigMap, no release."""
-    assert_silent(*_texts(contents.of(namespace, derived=True)))
+    assert_silent(*_texts(there))
 
 
-def _texts(there: dict[str, Object]) -> Iterator[str]:
+def _texts(there: Mapping[str, Object]) -> Iterator[str]:
     for name, item in there.items():
         if name == f"Secret/{SECRET}":
             item = {key: value for key, value in item.items() if key != "data"}
@@ -68,20 +69,21 @@ def _texts(there: dict[str, Object]) -> Iterator[str]:
             yield json.dumps(applied(item))
 
 
-def assert_no_orphan(contents: Contents, namespace: str) -> None:
+def assert_no_orphan(there: Mapping[str, Object]) -> None:
     """Whatever is there is listed in the inventory, part of the release that is listed, or made by a controller."""
-    there = {name: item for name, item in contents.of(namespace).items() if name not in _NOT_OURS}
-    kept = there.pop(f"ConfigMap/{KEPT}", None)
+    kept = there.get(INVENTORY)
     listed, of = _listed(kept)
+    expected = {*_NOT_OURS, INVENTORY, LEASE, *listed}
     orphans = [
         name
         for name, item in there.items()
-        if not item["metadata"].get("ownerReferences")
-        and name not in (*listed, f"Lease.coordination.k8s.io/{KEPT}")
+        if name not in expected
+        and name.partition("/")[0].partition(".")[0] not in DERIVED
+        and not item["metadata"].get("ownerReferences")
         and (item["metadata"].get("annotations") or {}).get(_HELM, "nobody's") != of
         and not (item.get("type") == "helm.sh/release.v1" and item["metadata"]["labels"]["name"] == of)
     ]
-    assert not orphans, f"outside the inventory, which {'lists ' + str(listed) if kept else 'is not there'}"
+    assert not orphans, f"outside the inventory, which {'lists ' + str(listed) if kept else 'is not there'}: {orphans}"
 
 
 def _listed(kept: Object | None) -> tuple[list[str], str]:
@@ -96,12 +98,20 @@ def _listed(kept: Object | None) -> tuple[list[str], str]:
     return names, (read["release"] or {}).get("name", "")
 
 
-def assert_unlocked(contents: Contents, namespace: str) -> None:
+def assert_unlocked(there: Mapping[str, Object]) -> None:
     """No lease is left, and no helm release waits for a helm that is gone."""
-    there = contents.of(namespace)
-    assert f"Lease.coordination.k8s.io/{KEPT}" not in there
+    assert LEASE not in there, f"{LEASE} is left"
     states = {name: release(item)["info"]["status"] for name, item in there.items() if "sh.helm.release" in name}
     assert not [name for name, state in states.items() if state.startswith("pending")], states
+
+
+def assert_in_order(contents: Contents, namespace: str, *, at_rest: bool = True) -> None:
+    """Nothing is outside the inventory and nothing leaked; ``at_rest`` also says that nothing is locked."""
+    there = contents.of(namespace, derived=True)
+    assert_no_orphan(there)
+    assert_nothing_leaked(there)
+    if at_rest:
+        assert_unlocked(there)
 
 
 def assert_stands(contents: Contents, namespace: str, wanted: dict[str, Any]) -> None:
@@ -126,12 +136,9 @@ def assert_resumed(
     plane: ControlPlane, contents: Contents, bundle: Path, namespace: str, wanted: dict[str, Any], *more: str
 ) -> Ran:
     """Nothing is outside the inventory; the same command again comes to the same as if nothing had happened."""
-    assert_no_orphan(contents, namespace)
-    assert_nothing_leaked(contents, namespace)
+    assert_in_order(contents, namespace, at_rest=False)
     ran = apply(plane, bundle, *more)
     assert ran.code == 0, f"apply does not go on: {ran.err}\n{ran.out[-2000:]}"
     assert_stands(contents, namespace, wanted)
-    assert_unlocked(contents, namespace)
-    assert_no_orphan(contents, namespace)
-    assert_nothing_leaked(contents, namespace)
+    assert_in_order(contents, namespace)
     return ran

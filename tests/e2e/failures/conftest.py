@@ -77,7 +77,6 @@ def new_place(admin: Api, contents: Contents, folder: Path) -> Iterator[Place]:
         where = f"/api/v1/namespaces/{name}"
         admin.delete(where)
         admin.delete(f"{where}/pods")  # at once: the next one needs the accelerators
-        wait("the pods are gone", lambda: not admin.items(f"{where}/pods"))
 
 
 @pytest.fixture
@@ -100,13 +99,11 @@ def undisturbed(
             code, said = running.end()
         seconds = time.monotonic() - begun
         assert code == 0, said
-        afterwards.assert_no_orphan(contents, place.namespace)
-        afterwards.assert_nothing_leaked(contents, place.namespace)
-        afterwards.assert_unlocked(contents, place.namespace)
+        afterwards.assert_in_order(contents, place.namespace)
         done = [event for event in running.events if event["event"] == "stage-done"]
         stages = {event["stage"]: event["seconds"] for event in done}
         wait("its pods are ready", lambda: _all_ready(admin, place.namespace))
-        kept = contents.of(place.namespace)[f"ConfigMap/{afterwards.KEPT}"]
+        kept = contents.of(place.namespace)[afterwards.INVENTORY]
         return Undisturbed(seconds, {**stages, "wait": WAIT_SECONDS}, standing(contents, place.namespace), kept)
 
 

@@ -12,11 +12,10 @@ import pytest
 
 from tests.e2e.failures.afterwards import (
     ENVIRON,
-    assert_no_orphan,
+    assert_in_order,
     assert_resumed,
     assert_silent,
     assert_stands,
-    assert_unlocked,
     words,
 )
 from tests.e2e.failures.conftest import Place, Undisturbed
@@ -100,7 +99,7 @@ def test_a_webhook_that_refuses(
     assert ran.code in (1, 5)
     assert webhook.NAME in ran.err
     assert webhook.REASON in ran.err
-    assert_unlocked(contents, place.namespace)
+    assert_in_order(contents, place.namespace)
     assert_resumed(plane, contents, place.bundle, place.namespace, undisturbed.standing)
 
 
@@ -118,7 +117,7 @@ def test_a_quota_that_is_hit_halfway(
     assert ran.code in (1, 5)
     assert "exceeded quota: small" in ran.err
     admin.delete(quota)
-    assert_unlocked(contents, place.namespace)
+    assert_in_order(contents, place.namespace)
     assert_resumed(plane, contents, place.bundle, place.namespace, undisturbed.standing)
 
 
@@ -142,8 +141,7 @@ def test_two_at_once(
         assert "Traceback" not in said
         if code:
             assert f"is changing {NAME}" in said or "since this was planned" in said, said
-    assert_unlocked(contents, place.namespace)
-    assert_no_orphan(contents, place.namespace)
+    assert_in_order(contents, place.namespace)
     assert_stands(contents, place.namespace, undisturbed.standing)
     again = assert_resumed(plane, contents, place.bundle, place.namespace, undisturbed.standing)
     assert set(again.applied.values()) <= {"unchanged", "updated"}  # updated: a token that was given is written

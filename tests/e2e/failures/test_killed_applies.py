@@ -55,8 +55,8 @@ def test_stopped_and_gone_on(
     if moment.how is signal.SIGKILL:
         assert code in (-signal.SIGKILL, 0)
     elif running.events:
-        assert code in (130, 0)
+        assert code in (130, 0), running.events[-1]
     if heeded:
         assert running.events[-1]["event"] == "interrupted"
-        assert_unlocked(contents, place.namespace)
+        assert_unlocked(contents.of(place.namespace))
     assert_resumed(plane, contents, place.bundle, place.namespace, undisturbed.standing)

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.e2e.failures.afterwards import ENVIRON, KEPT, apply, assert_no_orphan, assert_nothing_leaked, words
+from tests.e2e.failures.afterwards import ENVIRON, INVENTORY, apply, assert_in_order, words
 from tests.e2e.failures.conftest import Place, Undisturbed
 from tests.e2e.failures.moments import RUNS, SEED, Moment, moments
 from tests.rig.contents import Contents
@@ -17,12 +17,12 @@ from tests.rig.deploying import NAME, Ran, Running, delete
 EMPTY = {"ConfigMap/kube-root-ca.crt", "ServiceAccount/default"}
 """Of every namespace."""
 AFTER_APPLY = moments(max(1, RUNS // 5), seed=SEED + 1)
-AFTER_DELETE = [moment for moment in moments(max(1, RUNS // 5), seed=SEED + 2)]
+AFTER_DELETE = moments(max(1, RUNS // 5), seed=SEED + 2)
 
 
 def assert_gone(plane: ControlPlane, contents: Contents, place: Place) -> Ran:
     """Delete takes away what is there; where nothing is listed it says so, and nothing is there."""
-    listed = f"ConfigMap/{KEPT}" in contents.of(place.namespace)
+    listed = INVENTORY in contents.of(place.namespace)
     ran = delete(plane, place.bundle)
     if listed:
         assert ran.code == 0, ran.err
@@ -46,7 +46,7 @@ def test_an_apply_that_was_killed_is_taken_away(
             time.sleep(moment.part * undisturbed.seconds)
         running.process.send_signal(signal.SIGKILL)
         running.end()
-    assert_no_orphan(contents, place.namespace)
+    assert_in_order(contents, place.namespace, at_rest=False)
     assert_gone(plane, contents, place)
 
 
@@ -60,6 +60,5 @@ def test_a_delete_that_was_stopped_is_finished(
         running.process.send_signal(moment.how)
         code, said = running.end()
     assert code in (0, 130, -moment.how), said
-    assert_no_orphan(contents, place.namespace)
-    assert_nothing_leaked(contents, place.namespace)
+    assert_in_order(contents, place.namespace, at_rest=False)
     assert_gone(plane, contents, place)

@@ -7,7 +7,17 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.e2e.failures.afterwards import ENVIRON, KEPT, SECRET, assert_resumed, assert_silent, words
+from tests.e2e.failures.afterwards import (
+    ENVIRON,
+    KEPT,
+    SECRET,
+    apply,
+    assert_in_order,
+    assert_resumed,
+    assert_silent,
+    assert_stands,
+    words,
+)
 from tests.e2e.failures.conftest import Place, Undisturbed
 from tests.rig.api import Api, Object, path, wait
 from tests.rig.contents import Contents
@@ -42,18 +52,17 @@ class Meddling:
 
 
 REPLICAS = {"spec": {"replicas": 3}}
+FORCE = ("--force-conflicts",)
 MEDDLING = [
     Meddling("the inventory is deleted", "router", "v1", "ConfigMap", KEPT),
     Meddling("the inventory is overwritten", "router", "v1", "ConfigMap", KEPT, {"data": {"inventory.json": "{}"}}),
     Meddling("the token is deleted", "router", "v1", "Secret", SECRET),
     Meddling("the token is overwritten", "router", "v1", "Secret", SECRET, {"data": {"HF_TOKEN": "b3RoZXI="}}),
     Meddling("encode is deleted", "gateway", "apps/v1", "Deployment", "mm-encode"),
-    Meddling("encode is scaled", "gateway", "apps/v1", "Deployment", "mm-encode", REPLICAS, ("--force-conflicts",)),
+    Meddling("encode is scaled", "gateway", "apps/v1", "Deployment", "mm-encode", REPLICAS, FORCE),
     Meddling("the account is deleted", "gateway", "v1", "ServiceAccount", "mm-sa"),
     Meddling("the picker is deleted", "model-servers", "apps/v1", "Deployment", f"{NAME}-epp"),
-    Meddling(
-        "the picker is scaled", "model-servers", "apps/v1", "Deployment", f"{NAME}-epp", REPLICAS, ("--force-conflicts",)
-    ),
+    Meddling("the picker is scaled", "model-servers", "apps/v1", "Deployment", f"{NAME}-epp", REPLICAS, FORCE),
     Meddling("the gateway is deleted", "monitoring", "gateway.networking.k8s.io/v1", "Gateway",
              "llm-d-inference-gateway"),
     Meddling("the pool is deleted", "gateway", "inference.networking.k8s.io/v1", "InferencePool", NAME),
@@ -89,5 +98,8 @@ def test_the_namespace_is_deleted(
     if code:
         assert "delet" in said or "terminat" in said, said
     wait("the namespace is gone", lambda: admin.find(where) is None, seconds=60)
-    # What the release had outside of the namespace is left, as helm leaves it.
-    assert_resumed(plane, contents, place.bundle, place.namespace, undisturbed.standing)
+    # What the release has outside of the namespace is still there, and goes into the new one.
+    assert contents.wide(place.namespace)
+    assert apply(plane, place.bundle).code == 0
+    assert_stands(contents, place.namespace, undisturbed.standing)
+    assert_in_order(contents, place.namespace)
