@@ -38,6 +38,7 @@ class Doing:
         self._held = contextlib.ExitStack()
         self._made_namespace = False
         self.inventory = found.before or Inventory(setting.name, setting.namespace)
+        self._saved = self.inventory
         self.changed = 0
         self.unchanged = 0
 
@@ -60,6 +61,7 @@ class Doing:
 
     def end(self) -> None:
         """Give the lease back: nothing more is written, and others may change the deployment."""
+        self.keep()
         self._held.close()
         self._lease = None
 
@@ -71,20 +73,23 @@ class Doing:
             self._lease.check()
 
     def finished(self, stage: str) -> None:
-        """A stage is done: write that down."""
-        if self._lease is not None:
-            self.inventory = replace(self.inventory, stages=(*self.inventory.stages, stage))
+        """A stage is done: write that down, at once where it has put something on the cluster."""
+        if self._lease is None:
+            return
+        self.inventory = replace(self.inventory, stages=(*self.inventory.stages, stage))
+        if replace(self.inventory, stages=()) != replace(self._saved, stages=()) or stage == "router":
             self._save()
 
     def keep(self) -> None:
         """Write down what was done, if that still goes; what matters was written before."""
         with contextlib.suppress(MmdeployError):
-            if self._lease is not None:
+            if self._lease is not None and self.inventory != self._saved:
                 self._lease.check()
                 self._save()
 
     def _save(self) -> None:
         inventory.save(self._setting.session, self.inventory)
+        self._saved = self.inventory
 
     def _begun(self) -> Inventory:
         """The inventory of what may be there: what was, and what will be."""

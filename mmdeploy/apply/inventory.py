@@ -13,6 +13,7 @@ import json
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from mmdeploy.errors import MmdeployError
@@ -172,8 +173,6 @@ def remove(session: Session, inventory: Inventory) -> None:
 
 def configmap(inventory: Inventory) -> dict[str, Any]:
     """The ConfigMap that keeps it."""
-    import yaml
-
     kept = {name: value for name, value in asdict(inventory).items() if name not in ("spec", "content")}
     content = gzip.compress(_plain(inventory.content).encode(), mtime=0)
     return {
@@ -186,10 +185,19 @@ def configmap(inventory: Inventory) -> dict[str, Any]:
         },
         "data": {
             _DATA: json.dumps({"schemaVersion": SCHEMA_VERSION, **kept}, indent=1) + "\n",
-            _SPEC: yaml.safe_dump(json.loads(_plain(inventory.spec)), sort_keys=False, allow_unicode=True),
+            _SPEC: _yaml(_plain(inventory.spec)),
         },
         "binaryData": {_CONTENT: base64.b64encode(content).decode()},
     }
+
+
+@cache
+def _yaml(spec: str) -> str:
+    """The spec for people. An apply writes the same one several times."""
+    import yaml
+
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    return str(yaml.dump(json.loads(spec), Dumper=dumper, sort_keys=False, allow_unicode=True))
 
 
 def _plain(value: Any) -> str:
@@ -211,7 +219,7 @@ def parse(item: Mapping[str, Any]) -> Inventory:
         ending = tuple(Ending(**each) for each in kept.pop("ending"))
         stages = tuple(kept.pop("stages"))
         content = json.loads(gzip.decompress(base64.b64decode((item.get("binaryData") or {})[_CONTENT])))
-        spec = yaml.safe_load(data[_SPEC]) or {}
+        spec = yaml.load(data[_SPEC], getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or {}
         return Inventory(
             **kept, entries=entries, release=release, stages=stages, ending=ending, spec=spec, content=content
         )

@@ -200,12 +200,16 @@ def _attempts(
     settings: Settings, patience: float | None,
 ) -> tuple[Outcome, bool]:  # fmt: skip
     """The last attempt, and whether time ran out before all was proved."""
+    from mmdeploy.errors import UsageError
+
     clock = settings.clock
     deadline = None if patience is None else clock.now() + patience
     tell, done = _teller()
     while True:
         try:
             outcome = _attempt(find(_line), claims, repeat, budget, settings, tell)
+        except UsageError:
+            raise  # time mends none of these
         except Exception:
             if deadline is None or clock.now() + AGAIN_SECONDS > deadline:
                 raise

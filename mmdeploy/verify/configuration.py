@@ -27,8 +27,22 @@ def read(meant: Intended) -> dict[str, Any]:
         "blockSize": _block_size(meant),
         "requestTimeout": http_route.get("requestTimeout") if isinstance(http_route, Mapping) else None,
         "handoff": handoff.read(meant),
+        "strippedHeaders": sorted(_stripped(meant)),
         "spec": dict(meant.spec),
     }
+
+
+def _stripped(meant: Intended) -> set[str]:
+    """Request headers that a route of the bundle takes away."""
+    routes = [item for item in meant.objects if item.get("kind") == "HTTPRoute"]
+    filters = [
+        found
+        for route in routes
+        for rule in route.get("spec", {}).get("rules") or ()
+        for found in rule.get("filters") or ()
+    ]
+    removed = [(found.get("requestHeaderModifier") or {}).get("remove") or () for found in filters]
+    return {str(name).lower() for names in removed for name in names}
 
 
 def picker(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -74,7 +74,9 @@ def _on_a_terminal(command: str, clone: Path, columns: int) -> tuple[int, list[s
         os.close(theirs)
         output = b"".join(_read_all(ours))
         os.close(ours)
-    return process.returncode, output.decode().replace("\r\n", "\n").splitlines()
+    # Progress is written over: what an erased line showed is not there at the end.
+    left = re.sub(r"[^\n]*\r\x1b\[K", "", output.decode().replace("\r\n", "\n"))
+    return process.returncode, left.splitlines()
 
 
 def _read_all(terminal: int) -> Iterator[bytes]:

@@ -181,11 +181,11 @@ def _headers(evidence: Evidence, facts: Facts, result: _Found) -> None:
         )
         if moved.total == 0:
             result.remarks.append(f"a client's own {name} has no effect")
-        elif through == "gateway":
+        elif through == "gateway" and name in facts.targets.configuration.get("strippedHeaders", ()):
             result.wrong.append(
                 ("headers", f"a client's own {name} sends text to {', '.join(moved.where)} through the Gateway")
             )
         else:
             result.remarks.append(
-                f"but a client's own {name} is obeyed, as on any bare deployment: strip it at the edge"
+                f"but a client's own {name} is obeyed, as wherever nothing strips it: strip it at the edge"
             )

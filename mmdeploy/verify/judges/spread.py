@@ -38,15 +38,16 @@ def judge(evidence: Evidence, facts: Facts) -> Verdict | NotApplicable:
         return crowded("spread", crowd(found), lines) if readable else _unread(lines, reasons)
     if reasons:
         return _unread(lines, reasons)
+    items = sum(window.items for window in quiet)
+    counted = sum(window.moved("encode", "requests").total for window in quiet)
+    if counted < items:
+        summary = f"encode pods counted {counted} of {items} pictures"
+        return contradicted("spread", summary, lines, ["encode-idle"], evidence, facts)
     most = max(len(window.moved("encode", "requests").where) for window in quiet)
     return _verdict(most, pods, lines, evidence, facts)
 
 
 def _verdict(most: int, pods: set[str], lines: list[Line], evidence: Evidence, facts: Facts) -> Verdict:
-    if most == 0:
-        return contradicted(
-            "spread", "no encode pod counted any of the pictures", lines, ["encode-idle"], evidence, facts
-        )
     if facts.spreads:
         if most > 1:
             return proved("spread", f"{most} encode pods shared the pictures of one request, as configured", lines)
