@@ -43,6 +43,8 @@ class Choices:
     """The command that goes on after an interrupt."""
     remove: str = ""
     """The command that takes everything away."""
+    next: tuple[str, ...] = ()
+    """Commands to try when it is done."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from mmdeploy import __version__
@@ -37,6 +37,8 @@ class Doing:
         self._lease: Lease | None = None
         self._held = contextlib.ExitStack()
         self._made_namespace = False
+        self._early: tuple[str, ...] = ()
+        """Stages that were finished before there was a namespace to note it in."""
         self.inventory = found.before or Inventory(setting.name, setting.namespace)
         self._saved = self.inventory
         self.changed = 0
@@ -103,7 +105,7 @@ class Doing:
             before,
             entries=tuple(sorted([*kept, *entries], key=lambda entry: STAGES.index(entry.stage))),
             release=self._release(before.release) if runs("router") else before.release,
-            stages=tuple(stage for stage in before.stages if not runs(stage)),
+            stages=(*(stage for stage in before.stages if not runs(stage)), *self._early),
             spec=self._setting.intended.spec,
             namespace_ours=before.namespace_ours or self._found.namespace.ours or self._made_namespace,
             at=self._setting.session.now().strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -299,12 +301,25 @@ class Doing:
         return tuple(part for part, wanted in found if wanted)
 
 
-def still_starting(seen: dict[tuple[str, str], str], event: Event) -> None:
-    """Keep, by kind and name, what still starts: for a person who stops waiting."""
-    if isinstance(event, Waiting):
-        seen[event.kind, event.name] = f"{event.phase} {event.detail}".strip()
-        if event.phase == "ready":
-            del seen[event.kind, event.name]
+@dataclass
+class Starting:
+    """What still starts, for a person who stops waiting: a line a role, with how many of it are ready."""
+
+    _seen: dict[tuple[str, str, str], str] = field(default_factory=dict)
+
+    def note(self, event: Event) -> None:
+        """Take the next event."""
+        if isinstance(event, Waiting):
+            key = (event.role, event.kind, event.name)
+            self._seen[key] = event.detail if event.kind == "Role" else f"{event.phase} {event.detail}".strip()
+            if event.phase == "ready":
+                del self._seen[key]
+
+    def lines(self) -> tuple[str, ...]:
+        """``decode: 2 of 3 ready``; what is of no role by its own name."""
+        counted = {role: detail for (role, kind, _), detail in self._seen.items() if kind == "Role"}
+        others = (f"{kind}/{name}: {said}" for (role, kind, name), said in self._seen.items() if role not in counted)
+        return (*(f"{role}: {detail}" for role, detail in counted.items()), *others)
 
 
-__all__ = ["WRITING", "Doing", "still_starting"]
+__all__ = ["WRITING", "Doing", "Starting"]

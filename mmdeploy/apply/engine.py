@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from mmdeploy.apply import crds, looking, router
 from mmdeploy.apply.choices import Choices, Setting, Verify
-from mmdeploy.apply.doing import WRITING, Doing, still_starting
+from mmdeploy.apply.doing import WRITING, Doing, Starting
 from mmdeploy.apply.events import (
     Event,
     Failed,
@@ -29,7 +29,7 @@ from mmdeploy.apply.interrupts import Stop
 from mmdeploy.apply.looking import Found
 from mmdeploy.apply.plan import Plan
 from mmdeploy.apply.stages import Deadlines
-from mmdeploy.errors import FindingsError, MmdeployError, StoppedError
+from mmdeploy.errors import DeployError, MmdeployError, StoppedError
 
 if TYPE_CHECKING:
     from mmdeploy.catalog import Catalog
@@ -48,7 +48,7 @@ class Apply:
         self._found = Found(Plan(intended.name, intended.namespace, ()))
         self._doing = Doing(self._setting, self._found)
         self._stage = "preflight"
-        self._starting: dict[tuple[str, str], str] = {}
+        self._starting = Starting()
 
     @property
     def plan(self) -> Plan:
@@ -67,7 +67,7 @@ class Apply:
     def look(self) -> Iterator[Event]:
         """Check, and work out what would be done. Changes nothing.
 
-        Raises `FindingsError` where a check fails, `ConflictError` and `RejectedError` where an option is missing for
+        Raises `DeployError` where a check fails, `ConflictError` and `RejectedError` where an option is missing for
         what is there, and what reading raises.
         """
         setting = self._setting
@@ -81,7 +81,7 @@ class Apply:
             found = beside.submit(looking.look, self._setting)
             try:
                 yield from self._run("preflight", lambda: looking.checks(self._setting))
-            except FindingsError:
+            except DeployError:
                 if found.exception() is None:  # an option is a better answer than a check that knows none
                     looking.require_options(found.result())
                 raise
@@ -119,7 +119,8 @@ class Apply:
             yield from self._run("wait", lambda: doing.wait(since))
             if choices.verify is not None:
                 yield from self._run("verify", choices.verify)
-        yield Finished(doing.changed, doing.unchanged, self._setting.deadlines.clock() - begun)
+        took = self._setting.deadlines.clock() - begun
+        yield Finished(doing.changed, doing.unchanged, took, () if choices.dry_run else choices.next)
 
     # ----------------------------------------------------------------------------------------------------- one stage
 
@@ -136,7 +137,7 @@ class Apply:
         self._setting.deadlines.enter(stage)
         yield StageStarted(stage)
         for event in work():
-            still_starting(self._starting, event)
+            self._starting.note(event)
             yield event
         self._doing.finished(stage)
         yield StageDone(stage, clock() - begun)
@@ -156,9 +157,8 @@ class Apply:
             yield from events
         except StoppedError:
             self._doing.keep()
-            starting = tuple(f"{kind}/{name}: {phase}" for (kind, name), phase in self._starting.items())
             done = self._doing.inventory.stages
-            yield Interrupted(self._stage, done, starting, choices.resume, choices.remove)
+            yield Interrupted(self._stage, done, self._starting.lines(), choices.resume, choices.remove)
             raise
         except MmdeployError as problem:
             self._doing.keep()

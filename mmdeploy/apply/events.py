@@ -177,6 +177,8 @@ class Finished(Event):
     changed: int
     unchanged: int
     seconds: float
+    next: tuple[str, ...] = ()
+    """Commands to try now."""
 
 
 def as_data(event: Event) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ from mmdeploy.apply.events import STAGES, Checked, Event, Planned, Warned
 from mmdeploy.apply.inventory import Inventory, key
 from mmdeploy.apply.namespaces import Standing, ending, standing
 from mmdeploy.apply.plan import Plan, Step
-from mmdeploy.errors import ConflictError, FindingsError, MmdeployError, RejectedError
+from mmdeploy.errors import ConflictError, DeployError, MmdeployError, RejectedError
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Found:
 
 
 def checks(setting: Setting) -> Iterator[Event]:
-    """The preflight checks. Raises `FindingsError` where one finds an error."""
+    """The preflight checks. Raises `DeployError` where one finds an error."""
     from mmdeploy.preflight.check import Options
     from mmdeploy.preflight.run import run
 
@@ -53,7 +53,7 @@ def checks(setting: Setting) -> Iterator[Event]:
         if check.result == "error":
             failed.append(f"{check.name}: {check.detail}" if check.detail else check.name)
     if failed:
-        problem = FindingsError(
+        problem = DeployError(
             f"{len(failed)} check{'s' * (len(failed) != 1)} failed: nothing was changed",
             origin="preflight",
             next_step="mend what they say, or go on regardless with --skip preflight",

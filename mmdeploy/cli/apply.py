@@ -122,6 +122,7 @@ def apply(
         chart=router_chart, token=token, definitions=install_crds, selection=selection, wait=wait,
         force=force_conflicts, adopt=adopt, recreate=recreate, dry_run=dry_run is not None, resume=again,
         remove=performing.command("delete", str(bundle), *place),
+        next=tuple(performing.command(word, str(bundle), *place) for word in ("status", "verify")),
         verify=partial(verified, bundle, kubeconfig, context, catalog) if verify else None,
     )  # fmt: skip
     show = performing.Show(output, verbose=verbose, name=intended.name, namespace=intended.namespace)

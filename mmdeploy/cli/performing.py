@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mmdeploy.errors import ClusterError, FindingsError, MmdeployError, StoppedError, TimedOutError, UsageError
+from mmdeploy.errors import MmdeployError, StoppedError, TimedOutError, UsageError
 
 if TYPE_CHECKING:
     from mmdeploy.apply.events import Event
@@ -138,8 +138,6 @@ class Show:
 _RESULTS: dict[type[MmdeployError], str] = {
     StoppedError: "interrupted",
     TimedOutError: "timed-out",
-    FindingsError: "refused",
-    ClusterError: "failed",
 }
 
 

@@ -123,6 +123,8 @@ class Lines:
         yield ""
         changed = f"{event['changed']} changed, {event['unchanged']} unchanged"
         yield style("done", "green") + f"  {changed} ({event['seconds']:.1f} s)"
+        for index, command in enumerate(event["next"]):
+            yield f"{'' if index else 'next':<6}{command}"
 
 
 def clean_line(said: str) -> str:
@@ -139,7 +141,8 @@ def target(event: Data) -> Iterator[str]:
 
 
 def document(events: Sequence[Data], name: str, namespace: str, result: str) -> dict[str, Any]:
-    """All of it as one document: ``result`` is done, failed, timed-out, interrupted, refused or dry-run."""
+    """All of it as one document: ``result`` is done, failed, timed-out, interrupted, refused (by the person
+    who was asked) or dry-run."""
     return {
         "schemaVersion": 1,
         "kind": "Applied",

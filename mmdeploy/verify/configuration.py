@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def read(meant: Intended) -> dict[str, Any]:
     """As plain data: ``mode``, ``model``, ``picker``, ``replicas``, ``blockSize``, ``requestTimeout``, ``handoff``,
-    ``spec``."""
+    ``strippedHeaders``, ``spec``."""
     replicas: dict[str, int] = {}
     for role, count, _ in meant.pods():
         replicas[role] = replicas.get(role, 0) + count

@@ -80,31 +80,38 @@ class _Discovery:
                 next_step=f"kubectl get pods --namespace {self.seen.namespace} --show-labels",
             )
         topology = self._topology(mine)
-        roles = tuple(self.catalog.topologies[topology]["roles"])
-        order = {role: number for number, role in enumerate(roles)}
-        placed = [(self._role(server, roles), server) for server in mine]
-        placed.sort(key=lambda item: (order[item[0]], item[1].name))
-        pods = tuple(self._pod(server, role) for role, server in placed)
-        entrance = Entrance(self.seen, self.router, self.catalog, self.entry)
+        placed = self._placed(mine, topology)
         release, guessed = self._release(mine)
-        targets = Targets(
-            model=self.model or self._model(placed),
-            topology=topology,
-            server=self._server(mine),
-            release=release,
-            entry=entrance.entry,
-            gateway=entrance.gateway,
-            pickers=tuple(self._pickers()),
-            pods=pods,
-            configuration=self._configuration(placed, entrance),
-            where=self.where or f"namespace {self.seen.namespace}",
-        )
+        entrance = Entrance(self.seen, self.router, self.catalog, self.entry)
+        targets = self._targets(placed, topology, release, entrance)
         remarks = [
-            *self._unread(), *guessed, *entrance.remarks, *self._missing(pods), *self._strangers(foreign),
+            *self._unread(), *guessed, *entrance.remarks, *self._missing(targets.pods), *self._strangers(foreign),
             *self._unselected(stray, targets.server), *self._unlabelled(placed, topology), *self._drift(),
         ]  # fmt: skip
         containers = {server.name: server.engine.container.name for server in mine if server.engine is not None}
         return Found(targets, tuple(remarks), self.router, containers)
+
+    def _placed(self, mine: Sequence[Server], topology: str) -> list[tuple[str, Server]]:
+        """Each pod and its role, in the order of the roles."""
+        roles = tuple(self.catalog.topologies[topology]["roles"])
+        placed = [(self._role(server, roles), server) for server in mine]
+        return sorted(placed, key=lambda item: (roles.index(item[0]), item[1].name))
+
+    def _targets(
+        self, placed: Sequence[tuple[str, Server]], topology: str, release: str, entrance: Entrance
+    ) -> Targets:  # fmt: skip
+        return Targets(
+            model=self.model or self._model(placed),
+            topology=topology,
+            server=self._server([server for _, server in placed]),
+            release=release,
+            entry=entrance.entry,
+            gateway=entrance.gateway,
+            pickers=tuple(self._pickers()),
+            pods=tuple(self._pod(server, role) for role, server in placed),
+            configuration=self._configuration(placed, entrance),
+            where=self.where or f"namespace {self.seen.namespace}",
+        )
 
     # ------------------------------------------------------------------------------------------------------ which pods
 

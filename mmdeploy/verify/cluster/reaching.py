@@ -47,38 +47,41 @@ def choose(
 
     Raises `ClusterError` where none does.
     """
-    namespace = seen.namespace
     if said is not None:
         return opened(session, seen, catalog, said)
     reasons: list[str] = []
     for name in rights.WAYS:
-        lacking = rights.lacking(session, namespace, rights.travelling(name))
-        if lacking and name != rights.PROXY:
-            reasons.append(f"{name}: no right to {', '.join(lacking)}")
-            continue
-        if lacking and _granted_elsewhere(session, namespace):
-            reasons.append(f"proxy: no right to {', '.join(lacking)}")
-            tell(f"{reasons[-1]}; trying another way")
-            continue
-        try:
-            way = opened(session, seen, catalog, name, lacking)
-        except MmdeployError as problem:
-            reasons.append(f"{name}: {problem.found}")
-            tell(f"{reasons[-1]}; trying another way")
-            continue
-        why_not = "" if "pods" in way.barred else _failure(way.transport, pods)
-        if not why_not:
-            if reasons or name != rights.PROXY:
+        way, why_not = _tried(session, seen, catalog, name, pods)
+        if way is not None:
+            if reasons:
                 tell(f"requests go by {name}")
             return way
-        way.close()
-        reasons.append(f"{name} does not get to the pods ({why_not})")
+        reasons.append(f"{name}: {why_not}")
         tell(f"{reasons[-1]}; trying another way")
     raise ClusterError(
         f"no way leads to the pods: {'; '.join(reasons)}",
-        origin=f"namespace {namespace}",
+        origin=f"namespace {seen.namespace}",
         next_step="run it from where pods can be reached, with --targets; or get the rights that --print-rbac prints",
     )
+
+
+def _tried(
+    session: Session, seen: Seen, catalog: Catalog, name: str, pods: Sequence[Pod]
+) -> tuple[Way | None, str]:  # fmt: skip
+    """A way that works; or None, and why it does not. The proxy is taken with fewer rights than it wants, unless another
+    way may be gone in full."""
+    lacking = rights.lacking(session, seen.namespace, rights.travelling(name))
+    if lacking and (name != rights.PROXY or _granted_elsewhere(session, seen.namespace)):
+        return None, f"no right to {', '.join(lacking)}"
+    try:
+        way = opened(session, seen, catalog, name, lacking)
+    except MmdeployError as problem:
+        return None, problem.found
+    why_not = "" if "pods" in way.barred else _failure(way.transport, pods)
+    if why_not:
+        way.close()
+        return None, f"does not get to the pods ({why_not})"
+    return way, ""
 
 
 def opened(

@@ -16,15 +16,15 @@ E_PD = {**TWO, "debug": ("encode", "decode")}
 E_P_D = {**TWO, "prefill_replicas": 2, "debug": ("encode", "prefill")}
 DEPLOYMENT = {"workload": "Deployment"}
 
-# Which claims a topology makes: llm-d-guides.md §16; in E/P/D decode pods are picked by their load, and a
-# language server of SGLang picks its encoders itself.
+# Which claims a topology makes: llm-d-guides.md §16. A language server of SGLang picks its encoders itself, and its
+# router neither follows caches nor prices.
 CASES = [
     ("aggregation", {"decode_replicas": 3}, ALWAYS | {"affinity", "pricing"}),
     ("e-pd", E_PD, ALWAYS | {"affinity", "pricing", "stages", "spread", "embeddings"}),
     ("e-pd", E_PD | DEPLOYMENT, ALWAYS | {"affinity", "pricing", "stages", "spread", "embeddings"}),
     ("e-pd", TWO | {"server": "sglang"}, ALWAYS | {"stages", "embeddings"}),
-    ("e-p-d", E_P_D, ALWAYS | {"pricing", "stages", "spread", "embeddings", "kv"}),
-    ("e-p-d", E_P_D | DEPLOYMENT, ALWAYS | {"pricing", "stages", "spread", "embeddings", "kv"}),
+    ("e-p-d", E_P_D, ALWAYS | {"affinity", "pricing", "stages", "spread", "embeddings", "kv"}),
+    ("e-p-d", E_P_D | DEPLOYMENT, ALWAYS | {"affinity", "pricing", "stages", "spread", "embeddings", "kv"}),
 ]
 
 
