@@ -12,6 +12,7 @@ BENCH = $(BIN)/python benchmarks/run.py
 TRUTH = $(TRUTH_VENV)/bin/python -m pytest -q -rs --confcutdir tests/truth tests/truth
 RIG = $(BIN)/python -m tests.rig.build
 BENCH_CLUSTER = $(BIN)/python -m tests.rig.netns $(BIN)/python -m benchmarks.cluster
+BENCH_VERIFY = $(BIN)/python -m tests.rig.netns $(BIN)/python -m benchmarks.verifying
 E2E = MMDEPLOY_RIG=1 $(BIN)/python -m tests.rig.netns $(BIN)/python -m pytest -q -rs tests/e2e
 PYTEST = $(BIN)/python -m pytest -q -rs -n 2
 COVERAGE = $(BIN)/python -m coverage report --fail-under=90
@@ -67,6 +68,7 @@ bench: $(VENV)/runtime.stamp ## time mmdeploy against kubectl kustomize, as rati
 bench-cluster: $(VENV)/dev.stamp ## time what needs a cluster, on the control plane of the tests, as ratios
 	@$(RIG)
 	@$(BENCH_CLUSTER) $(ARGS)
+	@$(BENCH_VERIFY) $(ARGS)
 
 # In an environment of its own: the models' processors bring hundreds of megabytes that nothing else needs. Those that
 # need torch are skipped unless somebody installs it there: `.venv-truth/bin/python -m pip install torch torchvision`.

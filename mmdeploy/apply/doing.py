@@ -77,6 +77,7 @@ class Doing:
     def finished(self, stage: str) -> None:
         """A stage is done: write that down, at once where it has put something on the cluster."""
         if self._lease is None:
+            self._early = (*self._early, stage)
             return
         self.inventory = replace(self.inventory, stages=(*self.inventory.stages, stage))
         if replace(self.inventory, stages=()) != replace(self._saved, stages=()) or stage == "router":

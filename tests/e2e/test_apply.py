@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,7 @@ import yaml
 from tests.rig import users
 from tests.rig.api import Api, wait
 from tests.rig.controlplane import ControlPlane
-from tests.rig.deploying import NAME, apply, delete, everything, hold_token, mmdeploy, render, succeeded
+from tests.rig.deploying import CHART, NAME, PROGRAM, apply, delete, everything, hold_token, mmdeploy, render, succeeded
 from tests.rig.sets import Sets
 
 TOKEN = "hf_0123456789secret"
@@ -182,6 +185,33 @@ def test_without_a_terminal_and_without_y_nothing_happens(
     assert ran.code == 2
     assert "-y" in ran.err
     assert everything(admin, namespace) == before
+
+
+@pytest.mark.parametrize(("answer", "code"), [("n\n", 1), ("\n", 1), ("y\n", 0), (None, 130)])
+def test_on_a_terminal_somebody_is_asked(
+    plane: ControlPlane, admin: Api, namespace: str, token: None, bundle: Path, answer: str | None, code: int
+) -> None:
+    before = everything(admin, namespace)
+    master, slave = os.openpty()
+    words = [*PROGRAM, "apply", str(bundle), "--no-wait", "--router-chart", str(CHART)]
+    with subprocess.Popen(
+        words, stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=plane.environment()
+    ) as process:
+        os.close(slave)
+        assert process.stderr
+        asked = process.stderr.read(len("Apply this to rig? [y/N]"))
+        assert asked == "Apply this to rig? [y/N]"
+        if answer is None:
+            process.send_signal(signal.SIGINT)
+        else:
+            os.write(master, answer.encode())
+        said, wrong = process.communicate(timeout=60)
+    os.close(master)
+    assert process.returncode == code, wrong
+    assert "Traceback" not in wrong
+    assert "Helm release multimodal-serving  create" in said, "what was asked about was shown"
+    if code:
+        assert everything(admin, namespace) == before
 
 
 def test_one_document_for_machines(plane: ControlPlane, admin: Api, namespace: str, token: None, bundle: Path) -> None:

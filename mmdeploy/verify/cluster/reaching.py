@@ -68,8 +68,10 @@ def choose(
 def _tried(
     session: Session, seen: Seen, catalog: Catalog, name: str, pods: Sequence[Pod]
 ) -> tuple[Way | None, str]:  # fmt: skip
-    """A way that works; or None, and why it does not. The proxy is taken with fewer rights than it wants, unless another
-    way may be gone in full."""
+    """A way that works; or None, and why it does not.
+
+    The proxy is taken with fewer rights than it wants, unless another way may be gone in full.
+    """
     lacking = rights.lacking(session, seen.namespace, rights.travelling(name))
     if lacking and (name != rights.PROXY or _granted_elsewhere(session, seen.namespace)):
         return None, f"no right to {', '.join(lacking)}"
