@@ -44,7 +44,7 @@ def checks(setting: Setting) -> Iterator[Event]:
     creates = frozenset(name for name, yes in made if yes and choices.selection.runs(name))
     options = Options(
         setting.catalog, creates, setting.chart, setting.token, adopt=choices.adopt, force_conflicts=choices.force,
-        recreate=choices.recreate,
+        recreate=choices.recreate, kubectl=False,
     )  # fmt: skip
     failed: list[str] = []
     for check in run(setting.session, setting.intended, options):

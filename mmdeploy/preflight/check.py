@@ -57,6 +57,8 @@ class Options:
     """Fields of other managers are taken over: they are something to know, no error."""
     recreate: bool = False
     """Objects whose change the server refuses are deleted and made anew."""
+    kubectl: bool = True
+    """Whether to look for kubectl: the bundle's README needs it, apply does not."""
     hub: bool = True
     """Whether to ask the model hub for the model's files."""
 

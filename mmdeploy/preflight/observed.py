@@ -96,7 +96,7 @@ def observe(session: Session, intended: Intended, facts: Facts, options: Options
     """Read it all. Raises `ClusterError` where the connection or the login breaks."""
     reads = _Reads()
     _ask_for_machines(reads, session, intended, facts)  # the longest first
-    _ask_for_programs(reads, session, intended)
+    _ask_for_programs(reads, session, intended, options)
     _ask_for_the_namespace(reads, session, intended)
     _ask_for_kinds(reads, session, intended, facts)
     _ask_for_cluster_objects(reads, session, intended, facts)
@@ -150,12 +150,13 @@ def _pods(session: Session, namespace: str) -> tuple[list[Occupant], bool]:
         return [occupant(pod, namespace) for pod in session.items(path, fieldSelector=_BUSY)], False
 
 
-def _ask_for_programs(reads: _Reads, session: Session, intended: Intended) -> None:
+def _ask_for_programs(reads: _Reads, session: Session, intended: Intended, options: Options) -> None:
     from mmdeploy.cluster.helm import Helm
 
     helm = Helm(session.access, intended.namespace)
     reads.ask("helm", lambda: ".".join(map(str, helm.version())))
-    reads.ask("kubectl", lambda: _kubectl(session))
+    if options.kubectl:
+        reads.ask("kubectl", lambda: _kubectl(session))
 
 
 def _kubectl(session: Session) -> str:

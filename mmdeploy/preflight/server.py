@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from mmdeploy.preflight.check import Check
 from mmdeploy.preflight.facts import Facts, older
 from mmdeploy.preflight.pods import natively_sided
+from mmdeploy.preflight.reading import Reading
 from mmdeploy.preflight.subject import Subject
 
 CATEGORY = "kubernetes-api"
@@ -44,13 +45,8 @@ def programs(subject: Subject) -> Iterator[Check]:
         yield Check(PROGRAMS, name, "error", helm.why, f"install helm {oldest['helm']} or newer")
     else:
         yield Check(PROGRAMS, name, "ok", helm.value)
-    name = f"kubectl is {oldest['kubectl']} or newer"
-    if kubectl.value is None:
-        yield Check(PROGRAMS, name, "warning", kubectl.why, "mmdeploy does not need it; the bundle's README does")
-    elif older(kubectl.value, oldest["kubectl"]):
-        yield Check(PROGRAMS, name, "warning", f"it is {kubectl.value}", "install a newer kubectl")
-    else:
-        yield Check(PROGRAMS, name, "ok", kubectl.value)
+    if subject.options.kubectl:
+        yield _kubectl(kubectl, oldest["kubectl"])
     release = subject.seen.release.value
     if release is not None and release.pending:
         yield Check(
@@ -58,6 +54,15 @@ def programs(subject: Subject) -> Iterator[Check]:
             f"it is {release.status}: a helm was interrupted, or runs right now",
             "mmdeploy apply frees it once nobody else works on it",
         )  # fmt: skip
+
+
+def _kubectl(found: Reading[str], oldest: str) -> Check:
+    name = f"kubectl is {oldest} or newer"
+    if found.value is None:
+        return Check(PROGRAMS, name, "warning", found.why, "mmdeploy does not need it; the bundle's README does")
+    if older(found.value, oldest):
+        return Check(PROGRAMS, name, "warning", f"it is {found.value}", "install a newer kubectl")
+    return Check(PROGRAMS, name, "ok", found.value)
 
 
 __all__ = ["checks", "programs", "version"]

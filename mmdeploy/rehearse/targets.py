@@ -20,8 +20,8 @@ LOG_PATH = "/log"
 def document(settings: Settings, bundle: str, ports: Mapping[tuple[str, str], int]) -> dict[str, Any]:
     """The file's content.
 
-    ``bundle`` is the rendered bundle's directory, or empty. ``ports`` gives the port of (pod, ``pool``, ``engine`` or ``log``)
-    and of (``router``, ``entry``, ``gateway`` or ``metrics``).
+    ``bundle`` is the rendered bundle's directory, or empty. ``ports`` gives the port of (pod, ``pool``, ``engine`` or
+    ``log``) and of (``router``, ``entry``, ``gateway`` or ``metrics``).
     """
     found: dict[str, Any] = {
         "schemaVersion": 1,
