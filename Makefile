@@ -29,7 +29,7 @@ UV_VERSION = 0.13.9
 
 .DEFAULT_GOAL = help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check static coverage e2e bench bench-cluster truth overlays guides findings lock clean
+.PHONY: help demo test check static coverage rig e2e bench bench-cluster truth overlays guides findings lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -56,8 +56,11 @@ static: $(VENV)/dev.stamp ## the part of check that runs no test
 coverage: $(VENV)/dev.stamp ## hold what the last `make test` reached against the threshold
 	@$(COVERAGE)
 
-# The programs are built from source once and kept in .rig/: about 12 minutes on two cores, with Go. A run of its own,
-# on one core: there is one control plane, in a network of its own.
+# From source, once; kept in .rig/: about 12 minutes on two cores, with Go.
+rig: $(VENV)/runtime.stamp ## build the programs of the control plane that e2e needs
+	@$(RIG)
+
+# A run of its own, on one core: there is one control plane, in a network of its own.
 e2e: $(VENV)/dev.stamp ## test on a real control plane with fake nodes (ARGS="-k name" picks some)
 	@$(RIG)
 	@$(E2E) $(ARGS)

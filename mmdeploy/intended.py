@@ -182,8 +182,17 @@ def _objects(directory: Path, spec: Mapping[str, Any]) -> list[Object]:
     namespace than the spec."""
     file = directory / "kustomization.yaml"
     plan = _mapping(file)
-    plain = not plan.keys() - _PLAIN_KEYS and all((directory / name).is_file() for name in plan.get("resources", ()))
+    resources = [name for name in plan.get("resources") or () if isinstance(name, str)]
+    for name in resources:
+        if "://" not in name and not (directory / name).exists():
+            raise UsageError(
+                f"lists {name}, which is not there",
+                origin=str(file),
+                next_step="put it back, or render the bundle again",
+            )
+    plain = not plan.keys() - _PLAIN_KEYS and all((directory / name).is_file() for name in resources)
     found = _listed(directory, plan) if plain else _built(directory)
+    seen: set[tuple[str, str, str]] = set()
     for item in found:
         metadata = item.get("metadata") if isinstance(item, dict) else None
         if not isinstance(metadata, dict) or not metadata.get("name") or not item.get("kind"):
@@ -195,6 +204,12 @@ def _objects(directory: Path, spec: Mapping[str, Any]) -> list[Object]:
                 origin=str(file),
                 next_step=f"set namespace in {SPEC_FILE} and render the bundle again, so that both halves agree",
             )
+        identity = (str(item.get("apiVersion")), str(item["kind"]), str(metadata["name"]))
+        if identity in seen:
+            raise UsageError(
+                f"{item['kind']} {metadata['name']} is listed twice", origin=str(file), next_step="take one of them out"
+            )
+        seen.add(identity)
     return found
 
 

@@ -37,10 +37,14 @@ class Choices:
     """``--force-conflicts``."""
     adopt: bool = False
     recreate: bool = False
+    autoscaled: bool = False
+    """Nodes are added on demand: too few of them is no error."""
     dry_run: bool = False
     """Ask the server about everything and change nothing."""
     resume: str = ""
     """The command that goes on after an interrupt."""
+    watch: str = ""
+    """The command that goes on looking when time ran out."""
     remove: str = ""
     """The command that takes everything away."""
     next: tuple[str, ...] = ()

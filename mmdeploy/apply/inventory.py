@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from mmdeploy.apply.events import STAGES
 from mmdeploy.errors import MmdeployError
 
 if TYPE_CHECKING:
@@ -220,12 +221,35 @@ def parse(item: Mapping[str, Any]) -> Inventory:
         stages = tuple(kept.pop("stages"))
         content = json.loads(gzip.decompress(base64.b64decode((item.get("binaryData") or {})[_CONTENT])))
         spec = yaml.load(data[_SPEC], getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or {}
-        return Inventory(
+        found = Inventory(
             **kept, entries=entries, release=release, stages=stages, ending=ending, spec=spec, content=content
         )
+        _check(found, item["metadata"])
+        return found
     except (KeyError, TypeError, ValueError, AttributeError, OSError, EOFError, binascii.Error, zlib.error,
             yaml.YAMLError):  # fmt: skip
         raise _unreadable(name, "it was changed by hand") from None
+
+
+def _check(found: Inventory, metadata: Mapping[str, Any]) -> None:
+    """Raise ValueError for what this program cannot have written: another place than its own, other types."""
+    in_place = object_name(found.name) == metadata["name"] and found.namespace == metadata.get("namespace")
+    texts = [found.at, found.by, found.version, *found.stages]
+    for entry in found.entries:
+        texts += [entry.stage, entry.api_version, entry.kind, entry.name, entry.uid]
+    if found.release is not None:
+        texts += [found.release.name, found.release.chart, found.release.version, *found.release.restart]
+    right = (
+        in_place
+        and all(isinstance(text, str) for text in texts)
+        and all(entry.stage in STAGES and entry.name and entry.kind for entry in found.entries)
+        and isinstance(found.spec, Mapping)
+        and isinstance(found.content, Mapping)
+        and all(isinstance(each, Mapping) for each in found.content.values())
+        and isinstance(found.namespace_ours, bool)
+    )
+    if not right:
+        raise ValueError
 
 
 def _release(kept: Mapping[str, Any] | None) -> HelmRelease | None:

@@ -44,22 +44,19 @@ def checks(setting: Setting) -> Iterator[Event]:
     creates = frozenset(name for name, yes in made if yes and choices.selection.runs(name))
     options = Options(
         setting.catalog, creates, setting.chart, setting.token, adopt=choices.adopt, force_conflicts=choices.force,
-        recreate=choices.recreate, kubectl=False,
+        recreate=choices.recreate, autoscaled=choices.autoscaled, kubectl=False,
     )  # fmt: skip
-    failed: list[str] = []
+    failed = 0
     for check in run(setting.session, setting.intended, options):
         yield Checked(check.category, check.name, check.result, check.detail, check.hint)
         setting.stop.check()
-        if check.result == "error":
-            failed.append(f"{check.name}: {check.detail}" if check.detail else check.name)
+        failed += check.result == "error"
     if failed:
-        problem = DeployError(
-            f"{len(failed)} check{'s' * (len(failed) != 1)} failed: nothing was changed",
+        raise DeployError(
+            f"{failed} check{'s' * (failed != 1)} failed: nothing was changed",
             origin="preflight",
             next_step="mend what they say, or go on regardless with --skip preflight",
         )
-        problem.more = failed
-        raise problem
 
 
 def look(setting: Setting) -> Found:

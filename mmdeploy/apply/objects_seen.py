@@ -23,8 +23,21 @@ ROLE_SET = ("disaggregatedset.x-k8s.io/v1", "DisaggregatedSet")
 POOL = ("inference.networking.k8s.io/v1", "InferencePool")
 SERVICE = ("v1", "Service")
 
-ALWAYS = (POD, EVENT, DEPLOYMENT, REPLICA_SET, STATEFUL_SET, SERVICE, POOL)
-SETS = (GROUP_SET, ROLE_SET)
+ALWAYS = (POD, EVENT, DEPLOYMENT, REPLICA_SET, SERVICE, POOL)
+"""What every deployment has."""
+EVERYTHING = (*ALWAYS, STATEFUL_SET, GROUP_SET, ROLE_SET)
+"""What there may be where nobody says which workloads are meant."""
+_OF_SETS: Mapping[str, Sequence[tuple[str, str]]] = {
+    "StatefulSet": (STATEFUL_SET,),
+    "LeaderWorkerSet": (GROUP_SET, STATEFUL_SET),
+    "DisaggregatedSet": (ROLE_SET, GROUP_SET, STATEFUL_SET),
+}
+"""A kind of workload → it, and what it makes its pods through."""
+
+
+def kinds_of(workloads: Iterable[str]) -> list[tuple[str, str]]:
+    """What to read for workloads of these kinds: nobody needs a right to read more."""
+    return list(dict.fromkeys([*ALWAYS, *(kind for name in workloads for kind in _OF_SETS.get(name, ()))]))
 
 
 @dataclass(frozen=True)

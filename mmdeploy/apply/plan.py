@@ -58,8 +58,8 @@ class Step:
     immutable: str = ""
     """For ``recreate``: which fields cannot change, as a sentence."""
     needs: str = ""
-    """The option without which apply refuses this step: ``--adopt``, ``--recreate``, ``--force-conflicts``; empty where
-    it is given or not needed."""
+    """The option without which apply refuses this step: ``--adopt``, ``--recreate``, ``--force-conflicts``, for the
+    token's Secret ``--hf-token-from``; empty where it is given or not needed."""
     uid: str = ""
     """The live object's uid, so that a recreate or removal meets that very object."""
 
@@ -134,9 +134,10 @@ class Plan:
 
     @property
     def refused(self) -> tuple[Step, ...]:
-        """Steps that apply will not do without an option that was not given; objects of the release among them."""
+        """Steps that apply will not do without an option that was not given; objects of the release among them. What
+        a Secret needs is said by the checks and by its own stage."""
         release = self.release.objects if self.release else ()
-        return tuple(step for step in (*self.steps, *release) if step.needs)
+        return tuple(step for step in (*self.steps, *release) if step.needs and step.stage != "secret")
 
     def stage(self, name: str) -> tuple[Step, ...]:
         """The steps of one stage, in order."""
@@ -144,8 +145,10 @@ class Plan:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Steps by verb; the release's objects are not counted."""
-        return {verb: count for verb in VERBS if (count := sum(step.verb == verb for step in self.steps))}
+        """Steps by verb. Of the release's objects only those in conflict are counted: they stop an apply too."""
+        clashing = [step for step in (self.release.objects if self.release else ()) if step.verb == "conflict"]
+        steps = (*self.steps, *clashing)
+        return {verb: count for verb in VERBS if (count := sum(step.verb == verb for step in steps))}
 
 
 def as_data(plan: Plan) -> dict[str, Any]:

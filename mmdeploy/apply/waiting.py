@@ -48,6 +48,7 @@ def wait(
     begun: datetime | None = None,
     deadline: float | None = None,
     limit: str = "--timeout",
+    follow: str = "",
     clock: Callable[[], float] = time.monotonic,
     now: Callable[[], datetime] | None = None,
     sleep: Callable[[float], None] = time.sleep,
@@ -61,7 +62,7 @@ def wait(
 
     ``parts`` says what to wait for, of `PARTS`. ``begun`` is when the apply began, by the API server's clock
     (`Session.now`): complaints from before then are history. ``deadline`` is in ``clock``'s seconds; ``limit`` is what
-    the message calls it.
+    the message calls it. ``follow`` is the command that goes on looking.
 
     Raises `TimedOutError` that says what still starts, `ClusterError` where the cluster stays away.
     """
@@ -80,10 +81,10 @@ def wait(
             last_event = clock()
             yield from watch.signs()
         if deadline is not None and clock() >= deadline:
+            command = follow or f"mmdeploy status --watch --namespace {intended.namespace} --name {intended.name}"
             raise TimedOutError(
                 f"not ready within {limit}: {watch.remaining()}",
-                next_step=f"what starts goes on starting: mmdeploy status --watch --namespace {intended.namespace} "
-                f"--name {intended.name} follows it, and mmdeploy apply waits for it again",
+                next_step=f"what starts goes on starting: {command} follows it, and mmdeploy apply waits for it again",
             )
         pause = max(LOOK_SECONDS, clock() - looked_at)
         sleep(pause if deadline is None else max(0.0, min(pause, deadline - clock())))
@@ -138,8 +139,7 @@ class _Watch:
         yield from self._readiness(seen)
 
     def _kinds(self) -> list[tuple[str, str]]:
-        sets = any(workload.kind in ("DisaggregatedSet", "LeaderWorkerSet") for workload in self._workloads)
-        return [*objects_seen.ALWAYS, *(objects_seen.SETS if sets else ())]
+        return objects_seen.kinds_of(workload.kind for workload in self._workloads)
 
     def _judged(self, seen: Seen) -> list[RoleState]:
         when = Moment(self.now(), self.begun)

@@ -105,8 +105,11 @@ def _print_rights(wanted: Intended, catalog: Any, who: str | None, output: Form)
     from mmdeploy.preflight import rbac
     from mmdeploy.preflight.facts import Facts
     from mmdeploy.preflight.rights import rights
-    from mmdeploy.report import checks, documents
+    from mmdeploy.report import checks, documents, problems
 
+    if who is None:
+        said = f"{rbac.PLACEHOLDER} stands for whom the rights are for: --for NAME, group:NAME or "
+        print(problems.remark(f"{said}serviceaccount:NAMESPACE:NAME puts them in"), file=sys.stderr)
     found = rbac.manifests(rights(wanted, Facts(catalog)), wanted.name, wanted.namespace, who)
     if output is Form.json:
         print(documents.as_json({"apiVersion": "v1", "kind": "List", "items": found}), end="")

@@ -44,7 +44,8 @@ def debugging(
     if cluster is None:
         raise UsageError(
             "the log level of engines that are listed in a file cannot be changed from here", origin="--debug-logs",
-            next_step="start them with VLLM_LOGGING_LEVEL=DEBUG, and look for mm_hash in their logs",
+            next_step="start them with VLLM_LOGGING_LEVEL=DEBUG, and name each engine's log in the targets file "
+            "(log: FILE or address); in a rehearsal: mmdeploy rehearse --debug-logs",
         )  # fmt: skip
     if CLAIM not in claims:
         raise UsageError(f"it serves the claim {CLAIM}, which is not verified", origin="--debug-logs", nearest=[CLAIM])

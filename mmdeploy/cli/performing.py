@@ -49,8 +49,12 @@ def connected(access: Access, verbose: bool, stop: Stop) -> Session:
     """A session whose retries end when somebody asks to stop."""
     from mmdeploy.cluster.session import Session
 
-    trace = (lambda line: print(line, file=sys.stderr)) if verbose else None
-    return Session.connect(access, trace, stop.sleep)
+    return Session.connect(access, traced if verbose else None, stop.sleep)
+
+
+def traced(line: str) -> None:
+    """A request as a line on stderr, in one write: several threads do it."""
+    sys.stderr.write(f"{line}\n")
 
 
 def must_be_answerable(yes: bool) -> None:

@@ -40,11 +40,11 @@ class Form(StrEnum):
 
 def rehearse(
     bundle: Annotated[
-        Path | None, typer.Argument(help="Directory of a bundle, or a spec file.", metavar="[BUNDLE]")
+        Path | None, typer.Argument(help="Directory of a bundle, or a spec file.", metavar="BUNDLE")
     ] = None,
     command: Annotated[
         list[str] | None,
-        typer.Argument(help="Run this, with MMDEPLOY_TARGETS set, and stop when it ends.", metavar="[-- COMMAND...]"),
+        typer.Argument(help="Run this, with MMDEPLOY_TARGETS set, and stop when it ends.", metavar="-- COMMAND..."),
     ] = None,
     fault: Annotated[
         list[str] | None, typer.Option("--fault", help="Rehearse with this fault; may be given again.", metavar="NAME")
@@ -54,7 +54,15 @@ def rehearse(
         Path | None, typer.Option("--write-targets", help="Write the targets here, not to stdout.", metavar="FILE")
     ] = None,
     port: Annotated[
-        int, typer.Option("--port", help="First of the ports to take.  [default: free ones]", metavar="PORT", min=0)
+        int,
+        typer.Option(
+            "--port",
+            help="First of the ports to take.  [default: free ones]",
+            metavar="PORT",
+            min=0,
+            max=65535,
+            show_default=False,
+        ),
     ] = 0,
     first_token: Annotated[
         float, typer.Option("--first-token", help="Seconds until an engine's first token.", metavar="S", min=0)

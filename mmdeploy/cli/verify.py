@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,7 +18,7 @@ from mmdeploy.cli.verifying import Context, Kubeconfig, MetricsToken, Name, Name
 if TYPE_CHECKING:
     from mmdeploy.catalog import Catalog
     from mmdeploy.cli.verifying import OnCluster, Subject
-    from mmdeploy.verify.run import Outcome, Plan, Settings
+    from mmdeploy.verify.run import Outcome, Plan, Settings, Spent
     from mmdeploy.verify.targets import Targets
 
 EXAMPLES = """Examples:
@@ -38,6 +39,19 @@ mmdeploy verify --evidence evidence.json
 """
 AGAIN_SECONDS = 5.0
 """Between two attempts under ``--wait``."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Requests that may be sent."""
+
+    requests: int
+    whole: bool
+    """For all attempts together; else for each."""
+
+    def left(self, spent: Spent) -> int:
+        """For the next attempt."""
+        return self.requests - spent.requests if self.whole else self.requests
 
 
 class Form(StrEnum):
@@ -72,10 +86,15 @@ def verify(
         str | None, typer.Option("--wait", help="Try again until all is proved, this long at most.", metavar="DURATION")
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="What is not observable counts as a failure.")] = False,
-    repeat: Annotated[int, typer.Option("--repeat", help="Rounds of each request.", min=1, max=100)] = 1,
+    repeat: Annotated[int, typer.Option("--repeat", help="Rounds of each request.", min=1, max=100, metavar="N")] = 1,
     budget: Annotated[
         int | None,
-        typer.Option("--budget", help="Requests that may be sent.  [default: 39 a round]", min=1, metavar="N"),
+        typer.Option(
+            "--budget",
+            help="Requests that may be sent, --wait included.  [default: 39 a round and attempt]",
+            min=1,
+            metavar="N",
+        ),
     ] = None,
     output: Annotated[Form, typer.Option("--output", "-o", help="What stdout gets.")] = Form.table,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="The evidence of what is proved, too.")] = False,
@@ -108,11 +127,14 @@ def verify(
     Claims: roles, text, image, affinity, stages, spread, embeddings, kv, pricing, entry.
     """
     from mmdeploy.cli import blueprints
+    from mmdeploy.errors import UsageError
     from mmdeploy.verify import run
 
     catalog = blueprints.load(blueprints_dir)
     claims = run.chosen(_words(only), _words(skip))
     if evidence is not None:
+        _alone("--evidence", {"BUNDLE": bundle, "--print-commands": print_commands, "--print-rbac": print_rbac,
+                              "--debug-logs": debug_logs, "--save": save, "--wait": wait})  # fmt: skip
         _conclude(_judged_again(catalog, evidence, claims), output, strict, verbose)
         return
     from mmdeploy.cli.verifying import OnCluster
@@ -120,10 +142,18 @@ def verify(
     cluster = OnCluster(kubeconfig, context, namespace, name, via, metrics_token, bundle, model, verbose)
     cluster.check()
     if print_rbac:
-        print(cluster.rights(catalog, who), end="")
+        print(cluster.rights(catalog, who, debug_logs, document=output is Form.json), end="")
         return
+    if who is not None:
+        raise UsageError("belongs to --print-rbac", origin="--for")
+    if targets is not None and metrics_token is not None:
+        raise UsageError(
+            f"is for a cluster; the pickers are listed in {targets}",
+            origin="--metrics-token",
+            next_step=f"name it there, at the picker: token: {metrics_token}",
+        )
     allowed = budget if budget is not None else run.BUDGET * repeat
-    find = _finder(catalog, targets, bundle, model, cluster)
+    find = _finder(catalog, targets, bundle, model, cluster, ready=not print_commands)
     if print_commands:
         subject = find(lambda text: None)
         subject.close()
@@ -132,10 +162,19 @@ def verify(
     settings = run.Settings(timeout=_seconds("--timeout", timeout))
     patience = _seconds("--wait", wait) if wait is not None else None
     with debugging(debug_logs, yes, catalog, None if targets is not None else cluster, claims, find):
-        outcome, late = _attempts(find, claims, repeat, allowed, settings, patience)
+        outcome, late = _attempts(find, claims, repeat, Budget(allowed, whole=budget is not None), settings, patience)
     if save is not None:
         _save(save, outcome)
     _conclude(outcome, output, strict, verbose, late=late)
+
+
+def _alone(option: str, others: Mapping[str, object]) -> None:
+    """Raises `UsageError` for an option that has no effect beside ``option``."""
+    from mmdeploy.errors import UsageError
+
+    for name, value in others.items():
+        if value:
+            raise UsageError(f"has no effect with {option}", origin=name, next_step=f"leave {name} or {option} out")
 
 
 def _words(said: list[str] | None) -> tuple[str, ...]:
@@ -143,7 +182,7 @@ def _words(said: list[str] | None) -> tuple[str, ...]:
 
 
 def _finder(
-    catalog: Catalog, file: Path | None, bundle: Path | None, model: str | None, cluster: OnCluster
+    catalog: Catalog, file: Path | None, bundle: Path | None, model: str | None, cluster: OnCluster, *, ready: bool
 ) -> Callable[[Callable[[str], None]], Subject]:  # fmt: skip
     """What finds the deployment, as it stands when it is called: listed in a file, or on a cluster."""
     from mmdeploy.cli.verifying import Subject
@@ -152,20 +191,20 @@ def _finder(
     from mmdeploy.verify.transport import HttpTransport
 
     if file is not None:
-        found, transport = _targets(catalog, file, bundle, model), HttpTransport()
+        found, transport = _targets(catalog, file, bundle, model, ready), HttpTransport()
         return lambda tell: Subject(Facts(catalog, found), transport, logs=logs.reader(found, transport))
     session = cluster.connected()
     cluster.end_well()
     return lambda tell: cluster.subject(session, catalog, tell)
 
 
-def _targets(catalog: Catalog, file: Path, bundle: Path | None, model: str | None) -> Targets:
+def _targets(catalog: Catalog, file: Path, bundle: Path | None, model: str | None, ready: bool) -> Targets:
     from dataclasses import replace
 
     from mmdeploy.verify import targets_file
     from mmdeploy.verify.targets import with_configuration
 
-    found = with_configuration(targets_file.read(file, catalog), catalog, bundle)
+    found = with_configuration(targets_file.read(file, catalog, ready), catalog, bundle)
     return replace(found, model=model) if model else found
 
 
@@ -188,26 +227,33 @@ def _seconds(option: str, said: str) -> float:
 
 def _announce(plan: Plan, targets: Targets, budget: int) -> None:
     """What it may spend, before it starts."""
-    pages = sum(1 for _ in targets.pages())
+    most, pages = min(plan.requests, budget), sum(1 for _ in targets.pages())
     print(
-        f"verify sends up to {plan.requests} small requests (--budget {budget}) and reads {pages} metrics pages",
+        f"verify sends up to {most} small request{'s' * (most != 1)} (--budget {budget}) and reads {pages} "
+        f"metrics page{'s' * (pages != 1)}",
         file=sys.stderr,
     )
 
 
 def _attempts(
-    find: Callable[[Callable[[str], None]], Subject], claims: tuple[str, ...], repeat: int, budget: int,
+    find: Callable[[Callable[[str], None]], Subject], claims: tuple[str, ...], repeat: int, budget: Budget,
     settings: Settings, patience: float | None,
 ) -> tuple[Outcome, bool]:  # fmt: skip
-    """The last attempt, and whether time ran out before all was proved."""
-    from mmdeploy.errors import UsageError
+    """The last attempt, and whether time, or the budget, ran out before all was proved."""
+    from dataclasses import replace
 
+    from mmdeploy.errors import UsageError
+    from mmdeploy.verify.run import Spent
+
+    spent = Spent()
     clock = settings.clock
     deadline = None if patience is None else clock.now() + patience
     tell, done = _teller()
     while True:
         try:
-            outcome = _attempt(find(_line), claims, repeat, budget, settings, tell)
+            left = budget.left(spent)
+            outcome = _attempt(find(_line), claims, repeat, left, replace(settings, spent=spent), tell)
+            spent = outcome.before + Spent.of(outcome.evidence)
         except UsageError:
             raise  # time mends none of these
         except Exception:
@@ -219,6 +265,10 @@ def _attempts(
         if outcome is not None and (deadline is None or not (outcome.contradicted or outcome.unseen)):
             return outcome, False
         if outcome is not None and deadline is not None and clock.now() + AGAIN_SECONDS > deadline:
+            return outcome, True
+        if outcome is not None and budget.left(spent) < sum(item["requests"] for item in outcome.evidence.plan):
+            done()
+            _line(f"not all is proved yet, and {budget.left(spent)} of --budget {budget.requests} are left: too few")
             return outcome, True
         tell("not all is proved yet; trying again")
         clock.sleep(AGAIN_SECONDS)
@@ -241,7 +291,7 @@ def _attempt(
         )  # fmt: skip
     finally:
         subject.close()
-    return run.judge(facts, evidence, plan.claims)
+    return replace(run.judge(facts, evidence, plan.claims), before=settings.spent)
 
 
 def _line(text: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,11 +98,11 @@ class OnCluster:
 
     def connected(self) -> Session:
         """A session. Raises `ClusterError`."""
+        from mmdeploy.cli.performing import traced
         from mmdeploy.cluster.access import Access
         from mmdeploy.cluster.session import Session
 
-        trace = (lambda line: print(line, file=sys.stderr)) if self.verbose else None
-        return Session.connect(Access(self.kubeconfig, self.context), trace)
+        return Session.connect(Access(self.kubeconfig, self.context), traced if self.verbose else None)
 
     @staticmethod
     def end_well() -> None:
@@ -130,9 +129,10 @@ class OnCluster:
             reached.close,
         )
 
-    def rights(self, catalog: Catalog, who: str | None) -> str:
-        """The rights, as YAML for an administrator. Raises `UsageError`."""
-        from mmdeploy.report import checks
+    def rights(self, catalog: Catalog, who: str | None, debug: bool, *, document: bool) -> str:
+        """The rights, as YAML for an administrator, or as one JSON ``document``; ``debug``: those of --debug-logs, too.
+        Raises `UsageError`."""
+        from mmdeploy.report import checks, documents
         from mmdeploy.verify.cluster import rights
 
         meant = self._bundle(catalog)
@@ -140,8 +140,11 @@ class OnCluster:
         name = self.name or (meant.name if meant else str(defaults["name"]))
         namespace = self.namespace or (meant.namespace if meant else str(defaults["namespace"]))
         ways = [self.via] if self.via in rights.WAYS else [rights.PROXY]
-        found = rights.manifests(catalog, name, namespace, ways, who)
-        said = f"# Rights to verify {name} by {ways[0]}, written by mmdeploy verify --print-rbac.\n"
+        found = rights.manifests(catalog, name, namespace, ways, who, debug)
+        if document:
+            return documents.as_json({"apiVersion": "v1", "kind": "List", "items": found})
+        more = " with --debug-logs" if debug else ""
+        said = f"# Rights to verify {name} by {ways[0]}{more}, written by mmdeploy verify --print-rbac.\n"
         return said + checks.manifests(found)
 
     def kubectl(self) -> list[str]:

@@ -93,7 +93,8 @@ class _Judged:
         reasons = Counter(self._reason(demand, item, whole[item.name]) for item in self.machines)
         told = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common(6))
         detail = f"a pod needs {asks}; of {_count(len(self.machines), 'node')}: {told}"
-        return Check(CATEGORY, name, self._hopeless(), detail, self._advice(demand, reasons))
+        hint = f"{self._advice(demand, reasons)}{self._grown()}"
+        return Check(CATEGORY, name, self._hopeless(), detail, hint)
 
     def _reason(self, demand: Demand, machine: Machine, whole: dict[str, int]) -> str:
         lacking = [key for key in demand.accelerators if not machine.has.get(key)]
@@ -150,8 +151,7 @@ class _Judged:
                 told = (
                     f"{self.arithmetic(whole, 'in all')}, with nothing else on them: {demand.role} needs {demand.count}"
                 )
-                hint = "add nodes, or lower the replicas"
-                return Check(CATEGORY, name, self._hopeless(), told, hint)
+                return Check(CATEGORY, name, self._hopeless(), told, f"add nodes, or lower the replicas{self._grown()}")
         placed = place(demands, whole, self.allowed)
         if all(placed.get(id(demand), 0) >= demand.count for demand in demands):
             hint = "apply starts what fits, and the rest waits" if otherwise == "warning" else ""
@@ -169,6 +169,10 @@ class _Judged:
             group in groups for group in self.subject.facts["machines"]["autoscalers"]
         )
         return "warning" if grows else "error"
+
+    def _grown(self) -> str:
+        """The option for a cluster that grows; empty where that is known already."""
+        return "; --autoscaled where nodes are added on demand" if self._hopeless() == "error" else ""
 
     def _unusable(self, usable: Sequence[Machine]) -> str:
         out = [item for item in self.machines if not item.usable]

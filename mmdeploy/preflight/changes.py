@@ -38,10 +38,12 @@ def _surges(subject: Subject) -> Iterator[Check]:
         surge, unavailable = steps(item["spec"], int(item["spec"].get("replicas", 1)))
         if surge == 0 or not demand.accelerators or not subject.seen.everywhere or subject.seen.nodes.value is None:
             continue
-        yield _surge(subject, demand, surge, unavailable)
+        fewer = int(before["spec"].get("replicas", 1)) - int(item["spec"].get("replicas", 1))
+        yield _surge(subject, demand, surge, unavailable, fewer)
 
 
-def _surge(subject: Subject, demand: Demand, surge: int, unavailable: int) -> Check:
+def _surge(subject: Subject, demand: Demand, surge: int, unavailable: int, fewer: int) -> Check:
+    """``fewer``: how many pods less there shall be; they are ended first, whatever the new ones do."""
     name = f"the rollout of {demand.workload[1]} has room for a pod more"
     free = {}
     for machine in subject.seen.nodes.value or ():
@@ -56,12 +58,20 @@ def _surge(subject: Subject, demand: Demand, surge: int, unavailable: int) -> Ch
     more = room(demand, free, lambda which, where: not barred(which, by_name[where], subject.facts))
     if more >= 1:
         return Check(CATEGORY, name, "ok", f"room for {more}")
+    if fewer > 0 and _frees(subject, demand):
+        return Check(CATEGORY, name, "ok", f"there shall be {fewer} less, and their places become free first")
     if unavailable == 0:
-        detail = f"it starts {surge} more before it ends an old one, and there is room for none: it would never end"
+        detail = f"it starts {surge} more before it ends an old one, and there is room for none: it may never end"
     else:
         detail = f"it starts {surge} more, for which there is no room, and ends {unavailable} old ones meanwhile"
     hint = "set maxSurge: 0 and maxUnavailable: 1, or strategy Recreate, in the Deployment"
     return Check(CATEGORY, name, "warning", detail, hint)
+
+
+def _frees(subject: Subject, demand: Demand) -> bool:
+    """Whether the place of a pod that runs does for a new one."""
+    asks = demand.accelerators.items()
+    return any(all(pod.takes.get(key, 0) >= amount for key, amount in asks) for pod in subject.own_pods)
 
 
 def _rolls(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:

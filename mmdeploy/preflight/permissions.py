@@ -47,8 +47,8 @@ def _namespace(subject: Subject) -> Check:
     if may.value:
         return Check(CATEGORY, name, "ok")
     why = may.why if may.problem else "no right to create namespaces"
-    commands = (f"kubectl create namespace {subject.namespace}", *_granting(subject))
-    return Check(CATEGORY, name, "error", why, "an administrator creates it and grants the rights in it", commands)
+    hint = "an administrator creates it and grants the rights in it"
+    return Check(CATEGORY, name, "error", why, hint, _granting(subject))
 
 
 def _judged(subject: Subject, name: str, wanted: list[Right], missing: Missing) -> Check:
@@ -77,7 +77,10 @@ def _said(missing: Missing) -> str:
 
 def _granting(subject: Subject) -> tuple[str, ...]:
     user = subject.session.where.user or "SOMEBODY"
-    return (f"mmdeploy check {subject.bundle} --print-rbac --for {shlex.quote(user)} | kubectl apply -f -",)
+    granting = f"mmdeploy check {subject.bundle} --print-rbac --for {shlex.quote(user)} | kubectl apply -f -"
+    if subject.namespace_exists:
+        return (granting,)
+    return (f"kubectl create namespace {shlex.quote(subject.namespace)}", granting)  # a Role is in its namespace
 
 
 # ------------------------------------------------------------------------------------------------------ what is lacking

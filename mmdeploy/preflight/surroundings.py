@@ -62,8 +62,9 @@ def _is_token(subject: Subject, name: str) -> bool:
 
 
 def _command(subject: Subject, name: str, key: str) -> str:
+    written = "mmdeploy apply with --hf-token-from env:HF_TOKEN writes it; or: " if _is_token(subject, name) else ""
     return (
-        f'printf %s "$HF_TOKEN" | kubectl create secret generic {name} --namespace {subject.namespace} '
+        f'{written}printf %s "$HF_TOKEN" | kubectl create secret generic {name} --namespace {subject.namespace} '
         f"--from-file={key}=/dev/stdin"
     )
 

@@ -16,6 +16,10 @@ Data = Mapping[str, Any]
 _STAGE: Final = 14
 _VERB: Final = 12
 _COLOURS: Final = {"created": "green", "updated": "yellow", "unchanged": "dim", "gone": "dim"}
+_WOULD: Final = "would-be-"
+_TO_DO: Final = {"created": "to create", "updated": "to update", "recreated": "to recreate", "adopted": "to take over",
+                 "removed": "to remove", "restarted": "to restart"}  # fmt: skip
+"""What a dry run says of what would be done, no wider than the column."""
 _RESULTS: Final = {"ok": ("ok", "green"), "warning": ("warning", "yellow"), "error": ("error", "red"),
                    "skipped": ("skipped", "dim")}  # fmt: skip
 _PLAN_SIGNS: Final = {"remove": ("-", "red"), "gone": ("=", "dim"), "left": ("!", "yellow"), "apply": ("+", "green")}
@@ -29,6 +33,8 @@ class Lines:
         self._labelled = ""
         self._listing = False
         """Whether the last line was part of a plan."""
+        self._tried = False
+        """Whether this only tries what it would do."""
         self._checks = dict.fromkeys(_RESULTS, 0)
 
     def of(self, event: Data) -> Iterator[str]:
@@ -83,7 +89,10 @@ class Lines:
             yield self._line(event["stage"], style(f"skipped ({event['reason']})", "dim"))
 
     def _applied(self, event: Data) -> Iterator[str]:
-        verb = style(f"{event['verb']:<{_VERB}}", _COLOURS.get(event["verb"], "yellow"))
+        word = str(event["verb"])
+        self._tried = self._tried or word.startswith(_WOULD)
+        word = _TO_DO.get(word.removeprefix(_WOULD), word) if word.startswith(_WOULD) else word
+        verb = style(f"{word:<{_VERB}}", _COLOURS.get(event["verb"], "yellow"))
         kind = "Helm release" if event["kind"] == "HelmRelease" else event["kind"]
         yield self._line(event["stage"], f"{verb}{clean(kind)}/{clean(event['name'])}")
 
@@ -121,7 +130,8 @@ class Lines:
 
     def _finished(self, event: Data) -> Iterator[str]:
         yield ""
-        changed = f"{event['changed']} changed, {event['unchanged']} unchanged"
+        would = "would change" if self._tried else "changed"
+        changed = f"{event['changed']} {would}, {event['unchanged']} unchanged"
         yield style("done", "green") + f"  {changed} ({event['seconds']:.1f} s)"
         for index, command in enumerate(event["next"]):
             yield f"{'' if index else 'next':<6}{command}"

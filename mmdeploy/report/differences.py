@@ -23,6 +23,7 @@ _WHY: Final = {
     "--adopt": "mmdeploy did not make it",
     "--recreate": _RECREATED,
     "--force-conflicts": "takes the fields over",
+    "--hf-token-from": "the model servers read their token from it",
 }
 
 
@@ -31,7 +32,7 @@ def text(document: Data, *, verbose: bool = False) -> str:
     blocks = []
     release = document["release"]
     stages = list(dict.fromkeys(step["stage"] for step in document["objects"]))
-    before = [stage for stage in stages if stage == "namespace"]
+    before = [stage for stage in stages if stage in ("namespace", "secret")]
     for stage in [*before, "router", *(stage for stage in stages if stage not in before)]:
         steps = [step for step in document["objects"] if step["stage"] == stage]
         lines = [line for step in steps if verbose or _shown(step) for line in _step(step, verbose)]
@@ -124,7 +125,8 @@ def _summary(document: Data) -> Iterator[str]:
         yield _folded(f"note: {note}", "", "      ")
     changes = [change for step in _all_steps(document) for change in step["changes"]]
     if any(change["cause"] in _CAUSES for change in changes):
-        yield _folded(_LEGEND, "")
+        clashes = any(step["needs"] == "--force-conflicts" for step in _all_steps(document))
+        yield _folded(f"{_LEGEND}{', with --force-conflicts' if clashes else ''}", "")
     counts = [f"{count} {_WORDS[verb]}" for verb, count in document["counts"].items()]
     release = document["release"]
     if release:

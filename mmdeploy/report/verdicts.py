@@ -56,8 +56,13 @@ def _closing(document: Verdicts) -> Iterator[str]:
     spent = document["spent"]
     yield (
         style(", ".join(counts) or "nothing judged", "red" if document["failed"] else "green")
-        + f" ({spent['requests']} requests, {spent['promptTokens']} prompt tokens, {spent['seconds']:.1f} s)"
+        + f" ({_amount(spent['requests'], 'request')}, {_amount(spent['promptTokens'], 'prompt token')}, "
+        f"{spent['seconds']:.1f} s)"
     )
+
+
+def _amount(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def markdown(document: Verdicts) -> str:
@@ -118,7 +123,7 @@ def _case(item: Mapping[str, Any], failed: bool) -> str:
     head = f'classname="mmdeploy verify" name={attribute(item["claim"] + ": " + item["title"])}'
     seen = "\n".join(clean(line["text"]) for line in item["evidence"])
     if failed:
-        why = "\n".join(f"{cause['why']}{_because(cause)}: look at {cause['look']}" for cause in item["causes"])
+        why = "\n".join(f"{cause['why']}{_because(cause)}; look: {cause['look']}" for cause in item["causes"])
         inside = (
             f"<failure type={attribute(item['verdict'])} message={attribute(item['summary'])}>"
             f"{escaped(seen + chr(10) + why)}</failure>"

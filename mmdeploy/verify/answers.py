@@ -10,6 +10,9 @@ from typing import Any
 from mmdeploy.verify.transport import Answer
 
 LONGEST_TEXT = 2000
+LARGEST_NUMBER = 2**63
+DEEPEST = 40
+"""Levels of an answer that are looked at; a chat answer has about six."""
 _KEPT_HEADERS = (
     "x-llm-d-request-dropped-reason",
     "server",
@@ -39,8 +42,8 @@ def read(answer: Answer, streamed: bool) -> Reading:
     if streamed and answer.body.lstrip().startswith(b"data:"):
         return _streamed(answer, kept)
     try:
-        document = json.loads(answer.body)
-    except ValueError:
+        document = _plain(json.loads(answer.body))
+    except (ValueError, RecursionError):
         return Reading(fields=kept, error=_beginning(answer.body) if answer.body else "")
     if not isinstance(document, dict):
         return Reading(fields=kept, error=_beginning(answer.body))
@@ -50,16 +53,18 @@ def read(answer: Answer, streamed: bool) -> Reading:
 
 
 def _whole(document: Mapping[str, Any], kept: Mapping[str, Any]) -> Reading:
-    fields = {**kept, **{key: document[key] for key in ("model", "version", "ec_transfer_params") if key in document}}
+    fields = {**kept, **{key: document[key] for key in ("model", "version") if isinstance(document.get(key), str)}}
+    if "ec_transfer_params" in document:
+        fields["ec_transfer_params"] = document["ec_transfer_params"]
     if isinstance(document.get("data"), list):
-        fields["models"] = [item.get("id") for item in document["data"] if isinstance(item, dict)]
+        ids = (item.get("id") for item in document["data"] if isinstance(item, dict))
+        fields["models"] = [id for id in ids if isinstance(id, str)]
     choice = _first(document.get("choices"))
     message = choice.get("message")
     text = _text(message if isinstance(message, dict) else {})
     if choice.get("finish_reason"):
-        fields["finish_reason"] = choice["finish_reason"]
-    usage = document.get("usage")
-    return Reading(text, usage if isinstance(usage, dict) else {}, fields)
+        fields["finish_reason"] = str(choice["finish_reason"])
+    return Reading(text, _usage(document.get("usage")), fields)
 
 
 def _streamed(answer: Answer, kept: Mapping[str, Any]) -> Reading:
@@ -67,8 +72,8 @@ def _streamed(answer: Answer, kept: Mapping[str, Any]) -> Reading:
     usage: Mapping[str, Any] = {}
     fields = dict(kept)
     for at, event in _events(answer):
-        usage = event["usage"] if isinstance(event.get("usage"), dict) else usage
-        if event.get("model"):
+        usage = _usage(event.get("usage")) or usage
+        if isinstance(event.get("model"), str) and event["model"]:
             fields["model"] = event["model"]
         if "error" in event:
             return Reading(text, usage, fields, first, _beginning(json.dumps(event["error"]).encode()))
@@ -79,7 +84,7 @@ def _streamed(answer: Answer, kept: Mapping[str, Any]) -> Reading:
             first = at
         text += piece
         if choice.get("finish_reason"):
-            fields["finish_reason"] = choice["finish_reason"]
+            fields["finish_reason"] = str(choice["finish_reason"])
     return Reading(text[:LONGEST_TEXT], usage, fields, first)
 
 
@@ -93,11 +98,38 @@ def _events(answer: Answer) -> Iterator[tuple[float, dict[str, Any]]]:
             if name != b"data":
                 continue
             try:
-                event = json.loads(data)
-            except ValueError:
+                event = _plain(json.loads(data))
+            except (ValueError, RecursionError):
                 continue  # [DONE], or a line that broke off
             if isinstance(event, dict):
                 yield at, event
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    """What a server says, as it can be kept, added and printed: no number that is none or that no counter holds, no
+    half of a surrogate pair, nothing nested without end; null in their place. Servers are not trusted to be well."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return value if -LARGEST_NUMBER < value < LARGEST_NUMBER else None
+    if isinstance(value, (dict, list)) and depth >= DEEPEST:
+        return None
+    if isinstance(value, dict):
+        return {_plain(key): _plain(item, depth + 1) for key, item in value.items()}
+    return [_plain(item, depth + 1) for item in value] if isinstance(value, list) else value
+
+
+def _usage(said: Any) -> dict[str, Any]:
+    """Counts, and ``..._details`` of counts; anything else that stands there is left out."""
+    if not isinstance(said, dict):
+        return {}
+    found: dict[str, Any] = {}
+    for key, value in said.items():
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            found[key] = value
+        elif key.endswith("_details"):
+            found[key] = _usage(value)
+    return found
 
 
 def _first(choices: Any) -> Mapping[str, Any]:

@@ -18,7 +18,7 @@ MOST = 6
 
 def ranked(facts: Facts, claim: str, symptoms: Iterable[str], hints: Mapping[str, str]) -> tuple[Cause, ...]:
     """Causes of the symptoms, the first symptom's first; those that a hint points to before those that are merely
-    possible, and without those that a hint rules out.
+    possible, and without those that a hint or the deployment itself rules out.
 
     ``hints`` maps a hint to what was seen. Raises `BlueprintError` for a symptom that the table does not have.
     """
@@ -32,7 +32,7 @@ def ranked(facts: Facts, claim: str, symptoms: Iterable[str], hints: Mapping[str
         if symptom not in own:
             raise BlueprintError(f"{claim} has no symptom {symptom!r}", origin=document.origin(("claims", claim)))
         for entry in own[symptom]:
-            if any(hint in hints for hint in entry.get("unless", ())):
+            if not _fits(entry, facts) or any(hint in hints for hint in entry.get("unless", ())):
                 continue
             wanted = entry.get("when", ())
             because = "; ".join(hints[hint] for hint in wanted if hint in hints)
@@ -42,3 +42,13 @@ def ranked(facts: Facts, claim: str, symptoms: Iterable[str], hints: Mapping[str
     for cause in (*pointed, *possible):
         first.setdefault(cause.why, cause)
     return tuple(first.values())[:MOST]
+
+
+def _fits(entry: Mapping[str, Any], facts: Facts) -> bool:
+    """Whether a cause can be one of this deployment's: of its server and roles, and of the way it was found."""
+    targets = facts.targets
+    return (
+        entry.get("server") in (None, targets.server)
+        and entry.get("role") in (None, *facts.roles)
+        and (not entry.get("listed") or targets.listed)
+    )

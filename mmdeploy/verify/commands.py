@@ -6,6 +6,7 @@ what would be sent.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,8 +16,8 @@ from mmdeploy import __version__
 from mmdeploy.verify.evidence import Evidence
 from mmdeploy.verify.facts import Facts
 from mmdeploy.verify.run import Plan
-from mmdeploy.verify.session import Clock, Session
-from mmdeploy.verify.targets import Endpoint
+from mmdeploy.verify.session import BudgetSpentError, Clock, Session
+from mmdeploy.verify.targets import VARIABLE, Endpoint
 from mmdeploy.verify.transport import Answer
 
 
@@ -83,7 +84,11 @@ def lines(facts: Facts, planned: Plan, budget: int, random: Random | None = None
         for probe in planned.probes:
             for number in range(planned.rounds(probe) if probe.name in ("roles", "quiet") or probe.cost(facts) else 0):
                 begun = len(paper.asked)
-                probe.run(session, number)
+                try:
+                    probe.run(session, number)
+                except BudgetSpentError as problem:
+                    said += _told(probe.name, paper.asked[begun:], facts, spell)
+                    return [*_counters(facts, spell), *said, f"# the budget of {budget} is spent before {problem}"]
                 said += _told(probe.name, paper.asked[begun:], facts, spell)
     finally:
         session.close()
@@ -112,6 +117,10 @@ def _counters(facts: Facts, spell: Spelling) -> list[str]:
 
 
 def _token(endpoint: Endpoint) -> str:
+    """The option that sends a token. What is no name of a variable is quoted: a shell would run it."""
     kind, _, name = endpoint.token.partition(":")
-    value = {"env": f"${name}", "file": f"$(cat {shlex.quote(name)})"}.get(kind)
+    if kind == "env":
+        value = f"${name}" if re.fullmatch(VARIABLE, name) else ""
+    else:
+        value = f"$(cat -- {shlex.quote(name)})" if kind == "file" else ""
     return f' -H "authorization: Bearer {value}"' if value else ""

@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from mmdeploy.errors import UsageError
+from mmdeploy.verify.shapes import built, fitted
+from mmdeploy.verify.targets import from_data
 
 SCHEMA_VERSION = 1
 KIND = "Evidence"
@@ -202,24 +204,42 @@ def load(data: Any, origin: str) -> Evidence:
         said = data.get("schemaVersion")
         raise UsageError(f"has schemaVersion {said!r}; this mmdeploy reads {SCHEMA_VERSION}", origin=origin)
     try:
-        return Evidence(
-            tool=str(data["tool"]),
-            targets=dict(data["targets"]),
-            plan=[dict(item) for item in data["plan"]],
-            requests=[_sent(item) for item in data["requests"]],
-            scrapes=[_scrape(item) for item in data["scrapes"]],
-            steps=[Step(**{**item, "requests": tuple(item["requests"])}) for item in data["steps"]],
-            observations=[Observation(**item) for item in data["observations"]],
-        )
-    except (KeyError, TypeError, ValueError) as problem:
-        raise UsageError(f"is not whole: {problem}", origin=origin, next_step=hint) from None
+        return _whole({key: value for key, value in data.items() if key not in ("schemaVersion", "kind")})
+    except (ValueError, RecursionError) as problem:
+        why = str(problem) if isinstance(problem, ValueError) else "it is nested too deep"
+        raise UsageError(f"is not whole: {why}", origin=origin, next_step=hint) from None
 
 
-def _sent(item: Mapping[str, Any]) -> Sent:
-    media = tuple(Medium(**medium) for medium in item.get("media", ()))
-    return Sent(**{**item, "media": media, "expected": tuple(item.get("expected", ()))})
+def _whole(data: Mapping[str, Any]) -> Evidence:
+    """Raises ValueError for what `Evidence.as_data` never gives."""
+    data = {**data, "scrapes": [_named(item) for item in fitted(list[Any], data.get("scrapes"), "scrapes")]}
+    for key in ("plan", "requests", "steps", "observations"):
+        if key not in data:
+            raise ValueError(f"it lacks {key}")
+    found = built(Evidence, data, "it")
+    from_data(found.targets)
+    if not found.plan:
+        raise ValueError("its plan is empty: nothing was to be shown")
+    for at, item in enumerate(found.plan):
+        fitted(str, item.get("probe"), f"plan[{at}].probe")
+        fitted(list[str], item.get("claims"), f"plan[{at}].claims")
+        fitted(int, item.get("requests"), f"plan[{at}].requests")
+    for observation in found.observations:
+        fitted(list[str], observation.numbers.get("claims", []), f"the claims of {observation.kind}")
+    ids = [sent.id for sent in found.requests]
+    if twice := [id for id in ids if ids.count(id) > 1] if len(set(ids)) < len(ids) else []:
+        raise ValueError(f"two requests are called {twice[0]!r}")
+    for step in found.steps:
+        if lost := [id for id in step.requests if id not in set(ids)]:
+            raise ValueError(f"the step {step.name!r} names a request {lost[0]!r} that is not there")
+        if not step.requests and step.name != "quiet":
+            raise ValueError(f"the step {step.name!r} has no request")
+    return found
 
 
-def _scrape(item: Mapping[str, Any]) -> Scrape:
-    samples = tuple(Sample(str(name), dict(labels), float(value)) for name, labels, value in item.get("samples", ()))
-    return Scrape(**{**item, "samples": samples, "families": tuple(item.get("families", ()))})
+def _named(item: Any) -> Any:
+    """A page whose samples, saved as lists to be short, have the names of their parts."""
+    samples = item.get("samples", []) if isinstance(item, dict) else None
+    if not isinstance(samples, list) or any(not isinstance(each, list) or len(each) != 3 for each in samples):
+        raise ValueError("a page in scrapes is none, or its samples are no triples")
+    return {**item, "samples": [dict(zip(("name", "labels", "value"), each, strict=True)) for each in samples]}

@@ -8,8 +8,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mmdeploy.catalog.metrics import Metrics, Page
+from mmdeploy.errors import UsageError
 from mmdeploy.verify import configuration
 from mmdeploy.verify.targets import Pod, Targets, from_data
+from mmdeploy.words import nearest
 
 if TYPE_CHECKING:
     from mmdeploy.catalog import Catalog
@@ -25,8 +27,21 @@ class Facts:
 
     @classmethod
     def of(cls, catalog: Catalog, evidence: Evidence) -> Facts:
-        """The facts that fit saved evidence."""
-        return cls(catalog, from_data(evidence.targets))
+        """The facts that fit saved evidence. Raises `UsageError` for words that the catalog does not know."""
+        found = from_data(evidence.targets)
+        known = {
+            "topology": tuple(catalog.topologies),
+            "server": Metrics(catalog).servers,
+            "release": tuple(catalog.release_names),
+        }
+        for key, choices in known.items():
+            if (said := getattr(found, key)) not in choices:
+                raise UsageError(f"the evidence is of the {key} {said!r}", nearest=nearest(said, choices) or choices)
+        roles = tuple(catalog.topologies[found.topology]["roles"])
+        for pod in found.pods:
+            if pod.role not in roles:
+                raise UsageError(f"the evidence has {pod.name} in the role {pod.role!r}", nearest=roles)
+        return cls(catalog, found)
 
     @cached_property
     def metrics(self) -> Metrics:

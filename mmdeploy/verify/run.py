@@ -14,7 +14,7 @@ from mmdeploy.verify.facts import Facts
 from mmdeploy.verify.judges import CLAIMS
 from mmdeploy.verify.probes import Probe, serving
 from mmdeploy.verify.session import BarredError, BudgetSpentError, Clock, Session
-from mmdeploy.verify.verdicts import CONTRADICTED, NOT_OBSERVABLE, NotApplicable, Verdict
+from mmdeploy.verify.verdicts import CONTRADICTED, NOT_OBSERVABLE, NotApplicable, Verdict, amount
 from mmdeploy.words import nearest
 
 if TYPE_CHECKING:
@@ -59,12 +59,45 @@ class Plan:
 
 
 @dataclass(frozen=True)
+class Spent:
+    """What a run, or several, took."""
+
+    requests: int = 0
+    """That run a model."""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    seconds: float = 0.0
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> Spent:
+        """By one run."""
+        posted = [sent for sent in evidence.requests if sent.method == "POST"]
+        return cls(
+            len(posted),
+            sum(sent.prompt_tokens or 0 for sent in posted),
+            sum(int(sent.usage.get("completion_tokens") or 0) for sent in posted),
+            max((sent.started + sent.seconds for sent in evidence.requests), default=0.0),
+        )
+
+    def __add__(self, other: Spent) -> Spent:
+        """By both."""
+        return Spent(
+            self.requests + other.requests,
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
+            self.seconds + other.seconds,
+        )
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What a run came to."""
 
     evidence: Evidence
     verdicts: tuple[Verdict, ...]
     inapplicable: tuple[NotApplicable, ...]
+    before: Spent = field(default_factory=Spent)
+    """What earlier attempts spent."""
 
     @property
     def contradicted(self) -> list[str]:
@@ -86,6 +119,8 @@ class Settings:
     random: Random | None = None
     logs: Callable[[str], Sequence[str]] | None = None
     """As `mmdeploy.verify.session.Session` takes it."""
+    spent: Spent = field(default_factory=lambda: Spent())
+    """What earlier attempts of the same command spent."""
 
 
 def chosen(only: Sequence[str], skip: Sequence[str]) -> tuple[str, ...]:
@@ -140,7 +175,7 @@ def collect(
     )
     try:
         for probe, cost in zip(planned.probes, planned.costs, strict=True):
-            _run(session, probe, planned.rounds(probe), cost)
+            _run(session, probe, planned.rounds(probe), cost, settings.spent.requests + planned.requests)
             if probe.name == "roles":
                 _alive(evidence, facts)
     finally:
@@ -148,12 +183,13 @@ def collect(
     return evidence
 
 
-def _run(session: Session, probe: Probe, rounds: int, cost: int) -> None:
+def _run(session: Session, probe: Probe, rounds: int, cost: int, total: int) -> None:
+    """``total`` is what the whole run takes at most, with what was spent before it: a budget that is enough."""
+    more = f"--budget {total} or more"
     if cost > session.budget:
-        session.observe(
-            "not-run", f"--budget {cost} or more", f"{probe.name} needs {cost} requests, {session.budget} are left",
-            claims=list(probe.claims),
-        )  # fmt: skip
+        are = "is" if session.budget == 1 else "are"
+        left = f"{probe.name} needs {amount(cost, 'request')}, {session.budget} {are} left"
+        session.observe("not-run", more, left, claims=list(probe.claims))
         return
     if cost == 0 and probe.cost(session.facts) == 0 and probe.name not in ("roles", "quiet"):
         return
@@ -161,9 +197,7 @@ def _run(session: Session, probe: Probe, rounds: int, cost: int) -> None:
         for number in range(rounds):
             probe.run(session, number)
     except BudgetSpentError as problem:
-        session.observe(
-            "not-run", "a larger --budget", f"the budget was spent before {problem}", claims=list(probe.claims)
-        )
+        session.observe("not-run", more, f"the budget was spent before {problem}", claims=list(probe.claims))
     except BarredError as problem:
         session.observe(
             "not-run", f"{problem}: mmdeploy verify --print-rbac prints the rights", f"no right to {problem}",
@@ -209,7 +243,7 @@ def document(outcome: Outcome, strict: bool) -> dict[str, Any]:
     for item in outcome.verdicts:
         counts[item.verdict] += 1
     targets = outcome.evidence.targets
-    posted = [sent for sent in outcome.evidence.requests if sent.method == "POST"]
+    spent = outcome.before + Spent.of(outcome.evidence)
     return {
         "schemaVersion": 1,
         "kind": "Verdicts",
@@ -219,9 +253,9 @@ def document(outcome: Outcome, strict: bool) -> dict[str, Any]:
         "verdicts": [{"title": CLAIMS[item.claim].title, **item.as_data()} for item in outcome.verdicts],
         "notApplicable": [{"claim": item.claim, "reason": item.reason} for item in outcome.inapplicable],
         "spent": {
-            "requests": len(posted),
-            "promptTokens": sum(sent.prompt_tokens or 0 for sent in posted),
-            "completionTokens": sum(int(sent.usage.get("completion_tokens") or 0) for sent in posted),
-            "seconds": round(max((sent.started + sent.seconds for sent in outcome.evidence.requests), default=0.0), 2),
+            "requests": spent.requests,
+            "promptTokens": spent.prompt_tokens,
+            "completionTokens": spent.completion_tokens,
+            "seconds": round(spent.seconds, 2),
         },
     }

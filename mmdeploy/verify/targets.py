@@ -7,6 +7,7 @@ file that holds it, and read when it is used.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -14,12 +15,15 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from mmdeploy.errors import UsageError
+from mmdeploy.verify.shapes import built
 
 if TYPE_CHECKING:
     from mmdeploy.catalog import Catalog
 
 KIND = "Targets"
 SCHEMA_VERSION = 1
+VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
+"""What a variable can be called whose value a shell is to give: POSIX, Base Definitions 3.216."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,18 @@ class Targets:
         """Pods of a role, in order."""
         return tuple(pod for pod in self.pods if pod.role == role)
 
+    @property
+    def listed(self) -> bool:
+        """Whether somebody listed the pods in a file; else a cluster says which there are, and which are ready."""
+        return all(pod.ready is None for pod in self.pods)
+
+    @property
+    def unlisted(self) -> dict[str, tuple[int, int]]:
+        """Of a file: roles of which it lists fewer pods than the bundle has, with both numbers."""
+        meant = self.configuration.get("replicas") or {}
+        counts = {role: (len(self.of(role)), int(number)) for role, number in meant.items()}
+        return {role: both for role, both in counts.items() if self.listed and both[0] < both[1]}
+
     def pages(self) -> Iterator[tuple[Endpoint, str]]:
         """Every metrics page and the role of its pod; pickers have the role ``picker``."""
         for pod in self.pods:
@@ -93,25 +109,17 @@ class Targets:
 
 
 def from_data(data: Mapping[str, Any]) -> Targets:
-    """The value from what `Targets.as_data` gave. Raises KeyError and TypeError for anything else."""
-    pods = tuple(
-        Pod(
-            **{
-                **pod,
-                "api": Endpoint(**pod["api"]),
-                "metrics": Endpoint(**pod["metrics"]),
-                "engine": Endpoint(**pod["engine"]) if pod.get("engine") else None,
-            }
-        )
-        for pod in data["pods"]
-    )
-    gateway = Endpoint(**data["gateway"]) if data.get("gateway") else None
-    pickers = tuple(Endpoint(**item) for item in data["pickers"])
-    return Targets(**{**data, "entry": Endpoint(**data["entry"]), "gateway": gateway, "pods": pods, "pickers": pickers})
+    """The value from what `Targets.as_data` gave. Raises ValueError for anything else."""
+    found = built(Targets, data, "targets")
+    names = [pod.name for pod in found.pods]
+    if not found.pods or len({*names}) < len(names):
+        raise ValueError("targets.pods lists nothing, or one pod twice")
+    return found
 
 
 def token(endpoint: Endpoint) -> str:
-    """The bearer token of an endpoint, ``""`` for none. Raises `UsageError` where it cannot be read."""
+    """The bearer token of an endpoint, ``""`` for none. Raises `UsageError` where it cannot be read, or is none: the
+    error never holds it."""
     kind, _, name = endpoint.token.partition(":")
     if kind == "env":
         if not os.environ.get(name):
@@ -119,13 +127,27 @@ def token(endpoint: Endpoint) -> str:
                 f"the variable {name} is not set, and {endpoint.name} takes its token from there",
                 next_step=f"export {name}=..., or name a file: token: file:PATH",
             )
-        return os.environ[name].strip()
+        return _bearer(os.environ[name], endpoint, f"the variable {name}")
     if kind == "file":
         try:
-            return Path(name).read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as problem:
-            raise UsageError(f"the token of {endpoint.name} cannot be read: {problem}", origin=name) from None
+            said = Path(name).read_bytes().decode("utf-8", "replace")
+        except (OSError, ValueError) as problem:
+            why = getattr(problem, "strerror", None) or "no such path can be"
+            raise UsageError(f"the token of {endpoint.name} cannot be read: {why}", origin=name) from None
+        return _bearer(said, endpoint, name)
     return ""
+
+
+def _bearer(said: str, endpoint: Endpoint, origin: str) -> str:
+    """Raises `UsageError` for what cannot stand in a header, without showing it."""
+    found = said.strip()
+    if not re.fullmatch(r"[!-~]+", found):
+        raise UsageError(
+            f"what {endpoint.name} takes its token from holds none: a token is one word of printable ASCII characters",
+            origin=origin,
+            next_step="put the token there alone, without spaces, line breaks or quotes",
+        )
+    return found
 
 
 def with_configuration(targets: Targets, catalog: Catalog, bundle: Path | None) -> Targets:

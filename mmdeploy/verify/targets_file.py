@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,24 +38,28 @@ _POD = ("name", "url", "engine", "metrics", "address", "log", "token")
 _HINT = "guides/verifying.md shows a whole targets file"
 
 
-def read(path: Path, catalog: Catalog) -> Targets:
-    """The targets that a file lists. Raises `UsageError` with ``file:line:column`` for the first mistake."""
+def read(path: Path, catalog: Catalog, ready: bool = False) -> Targets:
+    """The targets that a file lists. Raises `UsageError` with ``file:line:column`` for the first mistake.
+
+    With ``ready``, a token or a log that is named and not there is one, too: told before any request, it costs none.
+    """
     if not path.is_file():
         raise UsageError(
             "no such file",
             origin=str(path),
             next_step="mmdeploy rehearse BUNDLE writes one for a rehearsal; " + _HINT,
         )
-    return _Reader(documents.read(path, UsageError), path, catalog).targets()
+    return _Reader(documents.read(path, UsageError), path, catalog, ready).targets()
 
 
 class _Reader:
     """One file, and what its words may be."""
 
-    def __init__(self, document: Document, path: Path, catalog: Catalog) -> None:
+    def __init__(self, document: Document, path: Path, catalog: Catalog, ready: bool) -> None:
         self.document = document
         self.path = path
         self.catalog = catalog
+        self.ready = ready
         self.names: dict[str, KeyPath] = {}
 
     def targets(self) -> Targets:
@@ -117,7 +122,14 @@ class _Reader:
         said = self._text(item, (*path, "log"))
         if said.startswith(("http://", "https://")):
             return self._url(item, (*path, "log"))
-        return str(self.path.parent / said)
+        place = self.path.parent / said
+        if self.ready and not place.is_file():
+            raise self._wrong(
+                (*path, "log"),
+                f"{place} is no file",
+                hint="mend the log: of that pod, seen from this file, or leave it out",
+            )
+        return str(place)
 
     def _metrics_path(self, role: str) -> str:
         return Metrics(self.catalog).engine(str(self.document.value["server"]), role).paths["metrics"]
@@ -151,6 +163,14 @@ class _Reader:
                 near=["env:NAME", "file:PATH"],
                 hint="put the token into a variable or a file of its own, and name that",
             )
+        if self.ready and kind == "env" and not os.environ.get(name):
+            raise self._wrong(
+                (*path, "token"),
+                f"the variable {name} is not set",
+                hint=f"export {name}=..., or name a file: file:PATH",
+            )
+        if self.ready and kind == "file" and not Path(name).is_file():
+            raise self._wrong((*path, "token"), f"{name} is no file", hint="a file that holds the token, or env:NAME")
         return said
 
     def _url(self, item: Mapping[str, Any], path: KeyPath) -> str:

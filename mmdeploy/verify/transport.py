@@ -6,9 +6,12 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from mmdeploy.verify.targets import Endpoint, token
+
+if TYPE_CHECKING:
+    from mmdeploy.verify.deadlines import Deadline
 
 Trouble = Literal["", "unreachable", "timeout", "tls", "cut", "forbidden"]
 """No connection; no answer in time; TLS where plain HTTP was meant, or the other way round; an answer that broke off;
@@ -60,9 +63,12 @@ class HttpTransport:
         """``clock`` gives seconds."""
         import urllib3
 
+        from mmdeploy.verify import deadlines
+
         self._pool = urllib3.PoolManager(
             num_pools=256, maxsize=8, retries=False, ca_certs=_certificates(), cert_reqs="CERT_REQUIRED"
         )
+        self._pool.pool_classes_by_scheme = deadlines.POOLS
         self._clock = clock
         self._tokens: dict[str, str] = {}
 
@@ -93,40 +99,46 @@ class HttpTransport:
     ) -> Answer:
         import urllib3
 
+        from mmdeploy.verify.deadlines import Deadline
+
         sent = dict(headers)
-        if endpoint.token:
-            sent["authorization"] = f"Bearer {self._token(endpoint)}"
+        secret = self._token(endpoint) if endpoint.token else ""
+        if secret:
+            sent["authorization"] = f"Bearer {secret}"
         start = self._clock()
         pieces: list[tuple[float, bytes]] = []
         status, received = None, {}
-        try:
-            answer = self._pool.request(
-                method,
-                endpoint.url + path,
-                headers=sent,
-                body=body,
-                timeout=urllib3.Timeout(total=timeout),
-                preload_content=False,
-                redirect=False,
-                decode_content=True,
-            )
-            status, received = answer.status, {name.lower(): value for name, value in answer.headers.items()}
-            self._drain(answer, start, timeout, pieces)
-        except (urllib3.exceptions.HTTPError, OSError, ValueError) as problem:
-            trouble, detail = _trouble(problem, bool(pieces) or status is not None, timeout)
-            return Answer(status, received, tuple(pieces), self._clock() - start, trouble, detail)
+        with Deadline(timeout) as deadline:
+            try:
+                answer = self._pool.request(
+                    method,
+                    endpoint.url + path,
+                    headers=sent,
+                    body=body,
+                    timeout=urllib3.Timeout(total=timeout),
+                    preload_content=False,
+                    redirect=False,
+                    decode_content=True,
+                )
+                status, received = answer.status, {name.lower(): value for name, value in answer.headers.items()}
+                self._drain(answer, start, deadline, pieces)
+            except (urllib3.exceptions.HTTPError, OSError, ValueError) as problem:
+                begun = bool(pieces) or status is not None
+                trouble, detail = _trouble(problem, begun, timeout, late=deadline.late)
+                detail = detail.replace(secret, "***") if secret else detail
+                return Answer(status, received, tuple(pieces), self._clock() - start, trouble, detail)
         return Answer(status, received, tuple(pieces), self._clock() - start)
 
-    def _drain(self, answer: Any, start: float, timeout: float, pieces: list[tuple[float, bytes]]) -> None:
+    def _drain(self, answer: Any, start: float, deadline: Deadline, pieces: list[tuple[float, bytes]]) -> None:
         size = 0
         try:
             while piece := answer.read1(1 << 16, decode_content=True):
                 pieces.append((self._clock() - start, piece))
                 size += len(piece)
                 if size > LARGEST:
-                    raise ValueError(f"the answer is longer than {LARGEST >> 20} MiB")
-                if self._clock() - start > timeout:
-                    raise TimeoutError(f"the answer took longer than {timeout:g} s")
+                    raise OSError(f"the answer is longer than {LARGEST >> 20} MiB")
+                deadline.check()
+            deadline.check()
         except BaseException:
             answer.close()
             raise
@@ -144,15 +156,17 @@ def _certificates() -> str | None:
     return ssl.get_default_verify_paths().cafile
 
 
-def _trouble(problem: Exception, begun: bool, timeout: float) -> tuple[Trouble, str]:
+def _trouble(problem: Exception, begun: bool, timeout: float, *, late: bool) -> tuple[Trouble, str]:
     import urllib3
 
+    if not isinstance(problem, (urllib3.exceptions.HTTPError, OSError)):
+        # A ValueError of http.client quotes the header that it refuses, and that may be the token.
+        return "unreachable", "the request cannot be written as HTTP: a header, or the address, holds what none may"
     text = str(getattr(problem, "reason", None) or problem)
-    if isinstance(problem, (urllib3.exceptions.SSLError,)):
+    if isinstance(problem, (urllib3.exceptions.SSLError,)) and not late:
         return "tls", _short(text)
-    if isinstance(problem, (urllib3.exceptions.TimeoutError, TimeoutError)) and not isinstance(
-        problem, urllib3.exceptions.NewConnectionError
-    ):
+    timed_out = isinstance(problem, (urllib3.exceptions.TimeoutError, TimeoutError))
+    if late or (timed_out and not isinstance(problem, urllib3.exceptions.NewConnectionError)):
         return "timeout", f"{'not all of it' if begun else 'nothing'} within {timeout:g} s"
     if begun or "Connection aborted" in text or "RemoteDisconnected" in text:
         return "cut", _short(text)

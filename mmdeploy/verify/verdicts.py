@@ -13,6 +13,12 @@ CONTRADICTED: Final[Word] = "contradicted"
 NOT_OBSERVABLE: Final[Word] = "not observable"
 
 
+def amount(count: int, noun: str) -> str:
+    """``1 request``, ``2 requests``; a noun of several words takes its plural at the first: ``2 requests of text``."""
+    first, _, rest = noun.partition(" ")
+    return f"{count} {first}{'s' * (count != 1)}" + (f" {rest}" if rest else "")
+
+
 @dataclass(frozen=True)
 class Line:
     """One piece of evidence."""

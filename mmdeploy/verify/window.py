@@ -14,6 +14,8 @@ from mmdeploy.verify.evidence import Evidence, Scrape, Sent, Step
 from mmdeploy.verify.facts import Facts
 
 ROUTED = ("entry", "gateway")
+_SERVER_ERROR = 500
+"""From here on a status may come from something in front, while the engine still works on the request."""
 
 
 @dataclass(frozen=True)
@@ -109,15 +111,29 @@ class Window:
 
     @cached_property
     def foreign(self) -> int | None:
-        """Requests of others, at least; None where nothing was readable that would show them."""
+        """Requests of others, at least; None where nothing was readable that would show them. Requests of this run that
+        had no answer may still be under way, and are counted when they end: as many are not taken for others'."""
+        return None if self._excess is None else max(0, self._excess - self._pending)
+
+    @cached_property
+    def _excess(self) -> int | None:
+        """What was counted, or is under way, beyond what was answered."""
         found = [number for number in self._excesses() if number is not None]
         return max(0, *found) if found else None
+
+    @property
+    def _pending(self) -> int:
+        """Requests of this run, up to the end of this window, that run a model and had no answer."""
+        last = [at for at, step in enumerate(self.evidence.steps) if step.after == self.after]
+        steps = self.evidence.steps[: last[0] + 1] if last else self.steps
+        sent = [item for step in steps for item in self.evidence.sent_in(step)]
+        return sum(item.method == "POST" and (item.status is None or item.status >= _SERVER_ERROR) for item in sent)
 
     @property
     def quiet(self) -> bool:
         """Whether nobody else sent anything, as far as all that is readable shows. Pages are not read at one instant:
         only where two readings agreed, at both ends, do they belong together."""
-        return self.foreign == 0 and self._still(self.before) and self._still(self.after)
+        return self._excess == 0 and self._still(self.before) and self._still(self.after)
 
     def _still(self, moment: str) -> bool:
         return all(step.settled for step in self.evidence.steps if step.after == moment)

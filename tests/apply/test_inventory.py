@@ -59,6 +59,36 @@ def test_a_damaged_one_is_an_error_with_a_way_out(damage: str) -> None:
     assert "--adopt" in str(caught.value.next_step)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"namespace": "other"}, {"name": "other"}, {"at": 5}, {"namespace_ours": "yes"}, {"stages": [1]}],
+    ids=lambda change: next(iter(change)),
+)
+def test_one_that_says_another_place_or_other_types_is_an_error(change: dict[str, object]) -> None:
+    """A removal goes where the inventory lies: what it says of itself must be the same."""
+    item = configmap(INVENTORY)
+    item["data"]["inventory.json"] = json.dumps(json.loads(item["data"]["inventory.json"]) | change)
+    with pytest.raises(MmdeployError, match="changed by hand"):
+        parse(item)
+
+
+@pytest.mark.parametrize("entry", [{"name": 5}, {"stage": "bogus"}, {"kind": ""}], ids=lambda entry: next(iter(entry)))
+def test_an_entry_of_no_stage_or_name_is_an_error(entry: dict[str, object]) -> None:
+    item = configmap(INVENTORY)
+    kept = json.loads(item["data"]["inventory.json"])
+    kept["entries"][0] |= entry
+    item["data"]["inventory.json"] = json.dumps(kept)
+    with pytest.raises(MmdeployError, match="changed by hand"):
+        parse(item)
+
+
+def test_a_spec_that_is_no_mapping_is_an_error() -> None:
+    item = configmap(INVENTORY)
+    item["data"]["mmdeploy.yaml"] = "[1, 2]"
+    with pytest.raises(MmdeployError, match="changed by hand"):
+        parse(item)
+
+
 def test_content_that_is_cut_off_is_an_error() -> None:
     item = configmap(INVENTORY)
     item["binaryData"]["applied.json.gz"] = item["binaryData"]["applied.json.gz"][:40]

@@ -50,7 +50,7 @@ def test_there_serving_and_gone(
 ) -> None:  # fmt: skip
     bundle = case.write(tmp_path / "bundle", namespace)
     spec = yaml.safe_load((bundle / "mmdeploy.yaml").read_text())
-    # Charts that grant metrics to Prometheus make ClusterRoles, and those for istio DestinationRules (router.md §4.2):
+    # The chart makes ClusterRoles where Prometheus may read metrics, and a DestinationRule for istio (router.md §4.2):
     # an administrator's work here.
     more = case.said.get("monitoring") or case.said.get("mode") == "gateway"
     somebody = Person(plane, bundle, users.ADMIN if more else deployer)

@@ -49,7 +49,7 @@ class Maker:
     def __init__(self, case: Mapping[str, Any], known: Facts) -> None:
         self.case, self.facts = case, known
         self.at: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
-        self.evidence = Evidence("mmdeploy", known.targets.as_data())
+        self.evidence = Evidence("mmdeploy", known.targets.as_data(), [{"probe": "made", "claims": [], "requests": 0}])
         self.born = dict.fromkeys([endpoint.name for endpoint, _ in known.targets.pages()], 1000.0)
 
     def make(self) -> Evidence:

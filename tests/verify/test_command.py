@@ -127,7 +127,7 @@ def test_time_runs_out_with_124(tmp_path: Path) -> None:
 def test_a_budget_that_is_too_small_is_told(sound: Path) -> None:
     done = run("verify", "--targets", sound, "--only", "text,image", "--budget", "1")
     assert done.status == 0
-    assert "image needs 1 requests, 0 are left" in done.stdout
+    assert "image needs 1 request, 0 are left" in done.stdout
 
 
 def test_nothing_that_answers_is_exit_5(tmp_path: Path, sound: Path) -> None:

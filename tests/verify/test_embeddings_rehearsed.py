@@ -106,11 +106,17 @@ def test_kv_of_a_clean_deployment_is_proved(tmp_path: Path) -> None:
     ("fault", "says"),
     [
         ("kv-recomputed", "computed them again"),
-        ("kv-side-channel-host", "failed transfers"),
-        ("prefill-unready", ""),
+        ("kv-side-channel-host", "that failed"),
     ],
 )
 def test_kv_that_does_not_move_is_contradicted(fault: str, says: str, tmp_path: Path) -> None:
     found = claim(verified(stage("e-p-d", tmp_path, [fault]), "kv"), "kv")
     assert found.verdict == "contradicted", found.summary
     assert says in found.summary
+
+
+def test_kv_whose_requests_fail_is_not_observable_and_the_advice_is_about_their_answers(tmp_path: Path) -> None:
+    found = claim(verified(stage("e-p-d", tmp_path, ["prefill-unready"]), "kv"), "kv")
+    assert found.verdict == "not observable", found.summary
+    assert "429" in found.summary
+    assert found.observable == ("requests that succeed: the claims text, image, entry and roles say why these fail",)

@@ -87,10 +87,10 @@ def test_a_run_without_its_requests_says_so() -> None:
     assert found.verdict == "not observable"
 
 
-def test_what_is_not_answered_is_contradicted() -> None:
+def test_what_is_not_answered_shows_no_price() -> None:
     evidence = evidence_of(CASES[0])
     evidence.requests = [Sent("pricing.text/0", "pricing.text", "entry", "POST", "/", {}, "", status=503)]
     found = pricing.judge(evidence, Facts.of(CATALOG, evidence))
     assert not isinstance(found, NotApplicable)
-    assert found.verdict == "contradicted"
+    assert found.verdict == "not observable"
     assert "503" in found.summary

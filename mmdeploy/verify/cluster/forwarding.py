@@ -100,14 +100,14 @@ class _Ports:
 
     def _made(self, target: Place) -> Any:
         import urllib3
-        from urllib3.connection import HTTPConnection
 
         from mmdeploy.cluster.channels import forward
+        from mmdeploy.verify.deadlines import Plain
 
         opened = self._opened.setdefault(target, [])
         session = self._session
 
-        class Connection(HTTPConnection):
+        class Connection(Plain):
             """HTTP on a forwarded port."""
 
             def _new_conn(self) -> Any:

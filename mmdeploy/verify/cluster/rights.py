@@ -1,6 +1,7 @@
 """The rights that verifying a deployment takes: no more than these, and what is lost without each.
 
-None of them reaches Secrets, and none changes anything; ``--via pod`` alone makes a pod, and takes it away again.
+None of them reaches Secrets. Only two change anything: ``--via pod`` makes a pod, and takes it away again;
+``--debug-logs`` sets a variable on workloads, and puts it back.
 """
 
 from __future__ import annotations
@@ -49,6 +50,20 @@ def reading() -> list[Right]:
     return [Right("", "pods/log", ("get",), "what engines log of the embeddings")]
 
 
+def changing() -> list[Right]:
+    """Rights that ``--debug-logs`` takes: to find what makes a pod, owner by owner, and to set a variable on it."""
+    why = "the log level of engines, raised and put back"
+    between = "what makes a pod"
+    return [
+        Right("", "pods", ("get", "list"), between),
+        Right("apps", "replicasets", ("get",), between),
+        Right("leaderworkerset.x-k8s.io", "leaderworkersets", ("get",), between),
+        Right("apps", "deployments", ("get", "update"), why),
+        Right("apps", "statefulsets", ("get", "update"), why),
+        Right("disaggregatedset.x-k8s.io", "disaggregatedsets", ("get", "update"), why),
+    ]
+
+
 def travelling(way: str) -> list[Right]:
     """Rights that getting requests there takes."""
     if way == FORWARD:
@@ -75,13 +90,15 @@ def lacking(session: Session, namespace: str, rights: Iterable[Right]) -> list[s
 
 
 def manifests(
-    catalog: Catalog, name: str, namespace: str, ways: Sequence[str], who: str | None
+    catalog: Catalog, name: str, namespace: str, ways: Sequence[str], who: str | None, debug: bool = False
 ) -> list[dict[str, Any]]:
-    """Role and binding for an administrator to apply. Raises `UsageError` for a ``who`` that names nobody."""
+    """Role and binding for an administrator to apply; ``debug``: also to change log levels. Raises `UsageError` for a
+    ``who`` that names nobody."""
     from mmdeploy.preflight.rbac import manifests as written
     from mmdeploy.preflight.rights import merged
 
     every = [*looking(catalog, name), *(right for way in ways for right in travelling(way))]
+    every += changing() if debug else []
     return written(merged(every), f"{name}-verify", namespace, who)
 
 

@@ -8,7 +8,16 @@ from dataclasses import dataclass, field
 
 from mmdeploy.verify.evidence import Evidence, Scrape
 from mmdeploy.verify.facts import Facts
-from mmdeploy.verify.judges.findings import contradicted, crowded, not_sent, pages_missing, proved, unanswered, unseen
+from mmdeploy.verify.judges.findings import (
+    contradicted,
+    crowded,
+    not_answered,
+    not_sent,
+    pages_missing,
+    proved,
+    unanswered,
+    unseen,
+)
 from mmdeploy.verify.verdicts import Line, NotApplicable, Verdict
 from mmdeploy.verify.window import Window, crowd
 
@@ -23,6 +32,8 @@ class _Round:
     lines: list[Line] = field(default_factory=list)
     symptoms: list[str] = field(default_factory=list)
     unseen: list[str] = field(default_factory=list)
+    failed: list[tuple[str, str]] = field(default_factory=list)
+    """Symptom and sentence of each request that was not answered."""
     foreign: int = 0
 
 
@@ -44,6 +55,9 @@ def judge(evidence: Evidence, facts: Facts) -> Verdict | NotApplicable:
     if good:
         share = "" if len(rounds) == 1 else f" ({len(good)} of {len(rounds)} rounds)"
         return proved("affinity", good[0].summary + share, lines, (text for item in good for text in item.unseen))
+    failed = [each for item in rounds for each in item.failed]
+    if failed:
+        return not_answered("affinity", failed, lines)
     foreign = max(item.foreign for item in rounds)
     if foreign:
         return crowded("affinity", foreign, lines)
@@ -55,10 +69,8 @@ def _round(number: int, evidence: Evidence, facts: Facts) -> _Round:
     first = Window.of(evidence, facts, steps["affinity.first"])
     again = Window.of(evidence, facts, steps["affinity.again"])
     found = _Round(foreign=crowd([first, again]))
-    failed = unanswered([*first.sent, *again.sent])
-    if failed:
-        found.holds, found.summary = False, failed[0][1]
-        found.symptoms = [symptom for symptom, _ in failed]
+    found.failed = unanswered([*first.sent, *again.sent])
+    if found.failed:
         return found
     if not (first.quiet and again.quiet):
         _isolated(again, found)

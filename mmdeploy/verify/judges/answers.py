@@ -59,7 +59,9 @@ def _judge(claim: str, sent: Sequence[Sent], evidence: Evidence, facts: Facts) -
     first, wrong = bad[0]
     said = {
         "no-answer": f"no answer: {first.error}",
-        "empty": f"HTTP {first.status} with an empty answer",
+        "empty": f"HTTP {first.status}, and no chat answer: {_shown(first.error)}"
+        if first.error
+        else f"HTTP {first.status} with an empty answer",
         "off-topic": f"HTTP {first.status}, but the answer is {_shown(first.text)}, not {' and '.join(first.expected)}",
     }.get(str(wrong), f"HTTP {first.status}: {_shown(first.error) or 'no message'}")
     share = "" if len(sent) == 1 else f" ({len(bad)} of {len(sent)} requests)"

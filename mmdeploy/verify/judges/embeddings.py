@@ -16,9 +16,17 @@ from mmdeploy.verify.causes import ranked
 from mmdeploy.verify.evidence import Evidence, Observation, Sent
 from mmdeploy.verify.facts import Facts
 from mmdeploy.verify.handoff import consumers, numbers
-from mmdeploy.verify.judges.findings import contradicted, crowded, not_sent, pages_missing, proved, unanswered, unseen
+from mmdeploy.verify.judges.findings import (
+    crowded,
+    not_answered,
+    not_sent,
+    pages_missing,
+    proved,
+    unanswered,
+    unseen,
+)
 from mmdeploy.verify.targets import Pod
-from mmdeploy.verify.verdicts import CONTRADICTED, Line, NotApplicable, Verdict
+from mmdeploy.verify.verdicts import CONTRADICTED, Line, NotApplicable, Verdict, amount
 from mmdeploy.verify.window import Window, crowd, windows
 
 _CLAIM = "embeddings"
@@ -30,6 +38,14 @@ RUNGS: Mapping[str, str] = {
     "d": "d: log lines tie one picture's hash to both sides of a transfer",
     "e": "e: counters of the transfer move",
 }
+_NEEDS: Mapping[str, str] = {
+    "a": "encode pods and consumers of one release, with connectors that fit",
+    "b": "encode pods' counters that move with pictures and not with text, in a quiet moment",
+    "c": "an encode pod that answers with ec_transfer_params and an address",
+    "d": "DEBUG lines in the logs of an encode pod and of a consumer",
+    "e": "encode pods' counters of transfers",
+}
+"""What each rung is seen by."""
 _FINISHED, _SERVED, _BAD = ("taken", "loaded"), ("served", "sent"), ("refused", "denied")
 _REASONS = {
     "no ECConnector": "consumer-unconnected",
@@ -49,7 +65,7 @@ def judge(evidence: Evidence, facts: Facts) -> Verdict | NotApplicable:
         return not_sent(_CLAIM, evidence)
     if not any(window.answered for window in found):
         failed = unanswered([sent for window in found for sent in window.sent])
-        return contradicted(_CLAIM, failed[0][1], (), [symptom for symptom, _ in failed], evidence, facts)
+        return not_answered(_CLAIM, failed, ())
     return _Ladder(evidence, facts, [window for window in found if window.answered]).verdict()
 
 
@@ -94,12 +110,32 @@ class _Ladder:
         if not self.facts.router_encodes and crowd([*self.media]):
             return crowded(_CLAIM, crowd([*self.media]), self.lines)
         reached = f"seen up to rung {RUNGS[self.rung]}" if self.rung else "no rung of the ladder was reached"
-        return unseen(_CLAIM, f"{reached}; whether they are used shows further up", self.lines, self._asks())
+        following = self._following
+        summary = f"{reached}; the next rung ({following}) needs {_NEEDS[following]}"
+        return unseen(_CLAIM, summary, self.lines, self._asks())
+
+    @property
+    def _following(self) -> str:
+        """The rung above the one that was reached; SGLang's encoders offer and log nothing, and count transfers."""
+        order = "abcd" if self.facts.router_encodes else "abe"
+        return order[order.index(self.rung) + 1] if self.rung else order[0]
 
     def _asks(self) -> list[str]:
+        """What would prove it."""
         if not self.facts.router_encodes:
             return [*self.wanted, "encoders with --enable-metrics, of a release that counts transfers (0.5.15.post1)"]
-        return [*self.wanted, "--debug-logs, which restarts the encode pods and the consumers to see it in their logs"]
+        variable = self.facts.catalog.document("catalog", "metrics.yaml").value["embeddings"]["variable"]
+        level = f"{variable['name']}={variable['value']}"
+        if not self.facts.targets.listed:
+            return [*self.wanted, f"--debug-logs, which restarts encode and {self._consumers} pods with {level}"]
+        pods = [pod for role in ("encode", self._consumers) for pod in self._pods(role)]
+        if all(pod.log for pod in pods):
+            return [*self.wanted, f"engines that log at DEBUG, those of encode and {self._consumers} pods: {level}"]
+        return [
+            *self.wanted,
+            f"the engines' logs: start encode and {self._consumers} pods with {level}, and name each pod's log in the "
+            "targets file (log: FILE or address); in a rehearsal: mmdeploy rehearse --debug-logs",
+        ]
 
     @cached_property
     def _consumers(self) -> str:
@@ -179,7 +215,8 @@ class _Ladder:
         if quiet and not reasons:
             self.lines.append(
                 Line(
-                    f"encode pods counted {counted} of {items} pictures, {leaked} for {len(texts)} requests of text",
+                    f"encode pods counted {counted} of {items} pictures"
+                    + (f", {leaked} for {amount(len(texts), 'request of text')}" if texts else ""),
                     {"pictures": items, "encoded": counted, "texts": len(texts), "textsEncoded": leaked},
                 )
             )
@@ -279,12 +316,12 @@ class _Ladder:
             total, items = total + moved.total, items + window.items
         if not items:
             return False
-        self.lines.append(Line(f"{role} pods counted {total} transfers of embeddings for {items} pictures",
-                               {"transfers": total, "pictures": items}))  # fmt: skip
+        text = f"{role} pods counted {amount(total, 'transfer of embeddings')} for {amount(items, 'picture')}"
+        self.lines.append(Line(text, {"transfers": total, "pictures": items}))
         if total >= items:
             self.rung = "e"
             return True
-        self.wrong.append(("no-transfer", f"{role} pods counted {total} transfers of embeddings for {items} pictures"))
+        self.wrong.append(("no-transfer", text))
         return False
 
     # ----------------------------------------------------------------------------------------------- supporting lines
@@ -292,6 +329,9 @@ class _Ladder:
     def _processed(self) -> None:
         """Whether consumers were given the pictures themselves: then they could encode them as well."""
         quiet = [window for window in self.media if window.quiet]
+        served = sum(window.moved(self._consumers, "requests").total for window in quiet)
+        if not served:
+            return  # no request came to them, and so no picture could
         moved = [window.moved(self._consumers, "mediaQueries") for window in quiet]
         if not moved or any(item.unknown for item in moved) or not self.facts.router_encodes:
             return

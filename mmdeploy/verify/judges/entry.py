@@ -12,11 +12,12 @@ from mmdeploy.verify.evidence import Evidence, Sent
 from mmdeploy.verify.facts import Facts
 from mmdeploy.verify.judges.answers import symptom
 from mmdeploy.verify.judges.findings import contradicted, not_sent, pages_missing, proved, unanswered, unseen
-from mmdeploy.verify.verdicts import Line, Verdict
+from mmdeploy.verify.verdicts import Line, Verdict, amount
 from mmdeploy.verify.window import ROUTED, Window, crowd, windows
 
 STEPS = ("text", "image", "affinity.first", "affinity.again", "pictures")
 _GATEWAY_TIMEOUT = 504
+_NOT_FOUND = 404
 
 
 @dataclass
@@ -25,8 +26,17 @@ class _Found:
     wrong: list[tuple[str, str]] = field(default_factory=list)
     unseen: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
-    reaches: bool = False
-    """Whether requests were seen to reach the pool."""
+    served: bool = False
+    """Whether the pool's pods were seen to count every request, and no others'."""
+    picked: bool = False
+    """Whether the pickers were seen to count every request."""
+    isolated: bool = False
+    """... under the run's own name, so that no request of others was among them."""
+
+    @property
+    def reaches(self) -> bool:
+        """Whether requests were seen to reach the pool through a picker."""
+        return self.picked and (self.served or self.isolated)
 
 
 def judge(evidence: Evidence, facts: Facts) -> Verdict:
@@ -38,6 +48,7 @@ def judge(evidence: Evidence, facts: Facts) -> Verdict:
         return not_sent("entry", evidence)
     result = _Found()
     _reached("the entry point", found, facts, result)
+    _strangers(sent, evidence, facts, result)
     _gateway(gateway, facts, result)
     _times(evidence, facts, result)
     _headers(evidence, facts, result)
@@ -45,7 +56,10 @@ def judge(evidence: Evidence, facts: Facts) -> Verdict:
         summary = "; ".join(dict.fromkeys(sentence for _, sentence in result.wrong[:3]))
         return contradicted("entry", summary, result.lines, [name for name, _ in result.wrong], evidence, facts)
     if not result.reaches:
-        return unseen("entry", "no counter shows where the requests went", result.lines, result.unseen)
+        said = "no counter shows where the requests went"
+        if result.served:
+            said = "pods counted the requests, but no picker's counters show that they went through it"
+        return unseen("entry", said, result.lines, result.unseen)
     through = "the Service and the Gateway" if gateway else "the entry point"
     summary = "; ".join([f"requests through {through} reach the pool", *result.remarks])
     return proved("entry", summary, result.lines, result.unseen)
@@ -66,7 +80,19 @@ def _reached(what: str, found: Sequence[Window], facts: Facts, result: _Found) -
     _served(what, answered, number, exact, facts, result)
     _picked(what, answered, number, exact, facts, result)
     if not exact and not result.reaches:
-        result.unseen.append(f"where requests go: {crowd([*answered])} foreign requests in the window; a quiet moment")
+        others = crowd([*answered])
+        why = f"{others} foreign request{'s' * (others != 1)} in the window" if others else "the counters moved on"
+        result.unseen.append(f"where requests go: {why}; a quiet moment")
+
+
+def _strangers(sent: Sequence[Sent], evidence: Evidence, facts: Facts, result: _Found) -> None:
+    """Answers that say that the model is unknown, while every listed pod serves it: they are of other pods."""
+    lost = [item for item in sent if item.status == _NOT_FOUND]
+    lists = [item.fields["models"] for item in evidence.of("models") if "models" in item.fields]
+    if lost and all(facts.targets.model in models for models in lists):
+        text = f"{len(lost)} of {len(sent)} requests had the answer HTTP 404, though every pod here serves the model"
+        result.lines.append(Line(f"{text}: {lost[0].id}: {lost[0].error[:120]}", {"strangers": len(lost)}))
+        result.wrong.append(("http-404", text))
 
 
 def _served(what: str, answered: Sequence[Window], number: int, exact: bool, facts: Facts, result: _Found) -> None:
@@ -77,10 +103,10 @@ def _served(what: str, answered: Sequence[Window], number: int, exact: bool, fac
         result.unseen += pages_missing(reason for item in pods for reason in item.unknown)
         return
     counted = sum(item.total for item in pods)
-    others = "" if exact else ", those of others among them"
-    text = f"{role} pods counted {counted} for {number} requests through {what}{others}"
+    others = ", those of others among them" if crowd([*answered]) else ""
+    text = f"{role} pods counted {counted} for {amount(number, 'request')} through {what}{others}"
     result.lines.append(Line(text, {"sent": number, "pods": counted}))
-    result.reaches = result.reaches or (exact and counted == number)
+    result.served = result.served or (exact and counted == number)
     if counted < number:
         result.wrong.append(("elsewhere", f"{number - counted} of {number} answers came from somewhere else"))
 
@@ -105,7 +131,8 @@ def _picked(what: str, answered: Sequence[Window], number: int, exact: bool, fac
     elif counted < number:
         result.wrong.append(("partly-picked", f"the picker has counted {counted} of {number} requests through {what}"))
     else:
-        result.reaches = result.reaches or exact or names != [{}]
+        result.picked = result.picked or exact or names != [{}]
+        result.isolated = result.isolated or names != [{}]
 
 
 def _isolates(window: Window, facts: Facts) -> bool:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from mmdeploy.verify import hints
 from mmdeploy.verify.causes import ranked
 from mmdeploy.verify.evidence import Evidence, Sent
 from mmdeploy.verify.facts import Facts
 from mmdeploy.verify.verdicts import CONTRADICTED, NOT_OBSERVABLE, PROVED, Line, Verdict
+
+_SHOWN = 200
+"""Characters of an error in a sentence."""
 
 
 def proved(claim: str, summary: str, evidence: Iterable[Line], observable: Iterable[str] = ()) -> Verdict:
@@ -39,13 +42,27 @@ def not_sent(claim: str, evidence: Evidence) -> Verdict:
 
 def crowded(claim: str, foreign: int, evidence: Iterable[Line]) -> Verdict:
     """Requests of others fell into every window."""
-    plural = "s" * (foreign != 1)
-    said = f"{foreign} foreign request{plural} in the window" if foreign else "the counters still moved at its end"
+    said = (
+        f"{foreign} foreign request{'s' * (foreign != 1)} in the window"
+        if foreign
+        else "the counters still moved at its end"
+    )
     return unseen(
         claim,
         said,
         evidence,
         ("run it when the deployment is quiet, or with --repeat 5 and --wait 5m to catch a quiet moment",),
+    )
+
+
+def not_answered(claim: str, failed: Sequence[tuple[str, str]], evidence: Iterable[Line]) -> Verdict:
+    """The claim's requests came to nothing, so that what it is about was not seen; `unanswered` gives ``failed``. That
+    they fail is what the claims text, image and roles are about."""
+    return unseen(
+        claim,
+        f"its requests failed: {failed[0][1]}",
+        evidence,
+        ("requests that succeed: the claims text, image, entry and roles say why these fail",),
     )
 
 
@@ -56,16 +73,18 @@ def unanswered(sent: Sequence[Sent]) -> list[tuple[str, str]]:
         if item.status is None:
             found.append(("no-answer", f"{item.id} got no answer: {item.error}"))
         elif not item.answered:
-            said = f": {item.error}" if item.error else ""
+            said = f": {item.error[:_SHOWN]}{'...' * (len(item.error) > _SHOWN)}" if item.error else ""
             found.append((f"http-{item.status}", f"{item.id} was answered HTTP {item.status}{said}"))
     return found
 
 
-def pages_missing(reasons: Iterable[str]) -> list[str]:
-    """What would make unreadable pages readable, by their reasons."""
+def pages_missing(reasons: Iterable[str], away: Container[str] = ()) -> list[str]:
+    """What would make unreadable pages readable, by their reasons; ``away`` are pods that do not answer anything."""
     found = []
     for reason in _once(reasons):
-        if "unauthorised" in reason:
+        if "unreachable" in reason and (name := reason.partition("'s metrics")[0]) in away:
+            found.append(f"{name} does not answer at all: the claim roles says more of it")
+        elif "unauthorised" in reason:
             found.append(f"{reason}: give a token (token: env:NAME), or render with monitoring, which opens the page")
         elif "no right to" in reason:
             found.append(f"{reason}: mmdeploy verify --print-rbac prints the rights")

@@ -11,17 +11,25 @@ from mmdeploy.verify import hints
 from mmdeploy.verify.causes import ranked
 from mmdeploy.verify.evidence import Evidence
 from mmdeploy.verify.facts import Facts
-from mmdeploy.verify.judges.findings import contradicted, crowded, not_sent, pages_missing, proved, unanswered, unseen
-from mmdeploy.verify.verdicts import CONTRADICTED, Line, NotApplicable, Verdict
+from mmdeploy.verify.judges.findings import (
+    crowded,
+    not_answered,
+    not_sent,
+    pages_missing,
+    proved,
+    unanswered,
+    unseen,
+)
+from mmdeploy.verify.verdicts import CONTRADICTED, Line, NotApplicable, Verdict, amount
 from mmdeploy.verify.window import Moved, Window, crowd, windows
 
 _CLAIM = "kv"
 _STEPS = ("text", "image", "affinity.first", "affinity.again")
 _FAILURES = (
-    ("decode", "kvFailedTransfers", "failed", "failed transfers"),
-    ("decode", "kvFailedNotifications", "failed", "failed notices to prefill"),
-    ("prefill", "kvExpired", "expired", "requests whose blocks expired"),
-    ("decode", "kvExpired", "expired", "requests whose blocks expired"),
+    ("decode", "kvFailedTransfers", "failed", "transfer that failed"),
+    ("decode", "kvFailedNotifications", "failed", "notice to prefill that failed"),
+    ("prefill", "kvExpired", "expired", "request whose blocks expired"),
+    ("decode", "kvExpired", "expired", "request whose blocks expired"),
 )
 
 
@@ -36,8 +44,7 @@ def judge(evidence: Evidence, facts: Facts) -> Verdict | NotApplicable:
     judging = _Judging(evidence, facts, everything, _long(answered, facts))
     judging.failures()
     if not answered and not judging.wrong:
-        failed = unanswered([sent for window in everything for sent in window.sent])
-        return contradicted(_CLAIM, failed[0][1], (), [symptom for symptom, _ in failed], evidence, facts)
+        return not_answered(_CLAIM, unanswered([sent for window in everything for sent in window.sent]), judging.lines)
     return judging.verdict()
 
 
@@ -72,11 +79,14 @@ class _Judging:
             if any(item.known for item in moved):
                 sums[symptom, what] = sums.get((symptom, what), 0) + known
         for (symptom, what), count in sums.items():
-            self.lines.append(Line(f"{what}: {count}", {what: count}))
+            self.lines.append(Line(amount(count, what), {what: count}))
             if count:
-                self.wrong.append((symptom, f"{count} {what}"))
+                self.wrong.append((symptom, amount(count, what)))
 
     def verdict(self) -> Verdict:
+        failed = unanswered([sent for window in self.everything for sent in window.sent])
+        if not self.long and not self.wrong and failed:
+            return not_answered(_CLAIM, failed, self.lines)
         if not self.long and not self.wrong:
             return unseen(_CLAIM, "no request was long enough to be worth a transfer", self.lines,
                           ("run it with the claim affinity, whose prompts are long",))  # fmt: skip
@@ -118,7 +128,7 @@ class _Judging:
             size = f", {nbytes.total / (1 << 20):.1f} MiB" if nbytes.known else ""
             self.lines.append(
                 Line(
-                    f"decode pods counted {transfers.total} transfers{size}",
+                    f"decode pods counted {amount(transfers.total, 'transfer')}{size}",
                     {"transfers": transfers.total, "bytes": nbytes.total if nbytes.known else None},
                 )
             )
@@ -145,8 +155,9 @@ class _Judging:
 
     def _summary(self, judged: Sequence[Window], hits: Moved, transfers: Moved) -> str:
         requests = sum(len(window.routed) for window in judged)
-        moved = f", in {transfers.total} transfers" if transfers.known else ""
-        return f"decode pods fetched {hits.total} tokens for {requests} long requests{moved}; nothing failed or expired"
+        moved = f", in {amount(transfers.total, 'transfer')}" if transfers.known else ""
+        sent = f"{requests} long request{'s' * (requests != 1)}"
+        return f"decode pods fetched {hits.total} tokens for {sent}{moved}; nothing failed or expired"
 
     def _absent(self) -> list[str]:
         return [why for why in dict.fromkeys(self.unread) if "has no" in why or "unauthorised" in why]

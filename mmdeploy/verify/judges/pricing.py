@@ -13,7 +13,7 @@ from mmdeploy.verify.bisection import Bounds, Search
 from mmdeploy.verify.causes import ranked
 from mmdeploy.verify.evidence import Evidence, Sent
 from mmdeploy.verify.facts import Facts
-from mmdeploy.verify.judges.findings import contradicted, not_sent, pages_missing, proved, unanswered, unseen
+from mmdeploy.verify.judges.findings import not_answered, not_sent, pages_missing, proved, unanswered, unseen
 from mmdeploy.verify.pricing import Expectation, Lookalikes, Plan, Size, expectation
 from mmdeploy.verify.verdicts import CONTRADICTED, Line, NotApplicable, Verdict
 from mmdeploy.verify.window import windows
@@ -50,8 +50,7 @@ def judge(evidence: Evidence, facts: Facts) -> Verdict | NotApplicable:
         return not_sent(_CLAIM, evidence)
     answered = [item for item in sent if item.answered]
     if not any(item.media for item in answered) or not any(not item.media for item in answered):
-        failed = unanswered(sent)
-        return contradicted(_CLAIM, failed[0][1], (), [symptom for symptom, _ in failed], evidence, facts)
+        return not_answered(_CLAIM, unanswered(sent), ())
     return _Judging(evidence, facts, known, answered).verdict()
 
 
@@ -255,15 +254,27 @@ class _Judging:
 
     def _unseen(self) -> Verdict:
         taken = "what the model takes is as the catalog has it, but " if self.known.family is not None else ""
+        failed = unanswered(list(self.evidence.of("pricing.text", "pricing.count", "pricing.step")))
+        if failed:
+            total = len(failed) + len(self.answered)
+            return unseen(
+                _CLAIM,
+                f"{taken}{len(failed)} of {total} requests failed: {failed[0][1]}",
+                self.lines,
+                ("requests that succeed: the claims text, image, entry and roles say why these fail",),
+            )
+        foreign = hints.seen(self.evidence, self.facts).get("pool-foreign")
         others = sum(int(item.numbers.get("others") or 0) for item in self.evidence.observed("price-unread"))
         if others:
             return unseen(
                 _CLAIM,
-                f"{taken}{others} foreign requests were counted with ours",
+                f"{taken}{others} foreign request{'s' * (others != 1)} counted with ours",
                 self.lines,
                 ("a quiet moment; or a router from v0.10.0 on, whose gauge of tokens in flight is kept by client",),
             )
-        if not self.facts.targets.pickers:
+        if foreign:
+            wanted = [f"a pool without pods of others ({foreign}): the claim roles says more of it"]
+        elif not self.facts.targets.pickers:
             wanted = ["list the picker's metrics address (picker: in the targets file)"]
         else:
             found = windows(self.evidence, self.facts, "pricing")

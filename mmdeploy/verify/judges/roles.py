@@ -4,12 +4,13 @@ and no others."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mmdeploy.verify import counters
+from mmdeploy.verify import counters, hints
 from mmdeploy.verify.evidence import Evidence, Scrape, Sent
 from mmdeploy.verify.facts import Facts
+from mmdeploy.verify.hints import lacking_roles
 from mmdeploy.verify.judges.findings import contradicted, not_sent, pages_missing, proved, unseen
 from mmdeploy.verify.targets import Pod
 from mmdeploy.verify.verdicts import Line, Verdict
@@ -48,16 +49,28 @@ def judge(evidence: Evidence, facts: Facts) -> Verdict:
     _lost(evidence, facts, found)
     if found.wrong:
         return _wrong(found, evidence, facts)
-    counts = ", ".join(f"{len(facts.targets.of(role))} {role}" for role in facts.roles)
+    short = facts.targets.unlisted
+    counts = ", ".join(f"{len(facts.targets.of(role))}{_of_bundle(role, short)} {role}" for role in facts.roles)
     answers = f"{counts}: each answers under the served name"
+    if short:
+        listed, meant = (sum(numbers) for numbers in zip(*short.values(), strict=True))
+        more = f"{meant - listed} of the bundle's {'/'.join(short)} pods are not listed, and were not looked at"
+        found.unseen.append(f"list every pod in {facts.targets.where or 'the targets file'} (roles:)")
+        return unseen("roles", f"{answers}; {more}", found.lines, found.unseen)
     if not found.counted:
         return unseen("roles", f"{answers}; which pods the pool holds is not known", found.lines, found.unseen)
     return proved("roles", answers, found.lines, found.unseen)
 
 
+def _of_bundle(role: str, short: Mapping[str, tuple[int, int]]) -> str:
+    return f" of {short[role][1]}" if role in short else ""
+
+
 def _wrong(found: _Found, evidence: Evidence, facts: Facts) -> Verdict:
     said = list(dict.fromkeys(sentence for _, sentence in found.wrong))
     more = f"; and {len(said) - _TOLD} more" if len(said) > _TOLD else ""
+    listed = [f"{one} of {meant} {role} pods" for role, (one, meant) in facts.targets.unlisted.items()]
+    more += f"; the targets file lists {', '.join(listed)} of the bundle" if listed else ""
     summary = "; ".join(said[:_TOLD]) + more
     return contradicted("roles", summary, found.lines, [name for name, _ in found.wrong], evidence, facts)
 
@@ -146,11 +159,34 @@ def _counted(evidence: Evidence, facts: Facts, found: _Found) -> None:
             found.unseen += pages_missing([_why(pages, picker.name, family.names[0])])
             continue
         found.counted = True
-        _compare(picker.name, values, wanted, found)
-        _named(pages[-1], picker.name, facts, found)
+        names = _listed(pages[-1], facts)
+        _compare(picker.name, values, wanted, _missing(names, round(max(values)), evidence, facts), found)
+        _named(names, picker.name, facts, found)
 
 
-def _compare(picker: str, values: Sequence[float], wanted: int, found: _Found) -> None:
+def _missing(names: set[str], count: int, evidence: Evidence, facts: Facts) -> str:
+    """Which pods a picker does not count, as far as anything tells them apart: their names in its own list; a role that
+    it says it has none of; the only role that has as many as are missing."""
+    if any(_is_of(name, facts.pool) for name in names):
+        lacking = [pod.name for pod in facts.pool if not any(_is_of(name, [pod]) for name in names)]
+        if lacking:
+            return f": {', '.join(lacking)} not among them"
+    unready = [pod.name for pod in facts.pool if pod.ready is False]
+    if unready:
+        return f": {', '.join(unready)} not ready"
+    seen = hints.seen(evidence, facts)
+    said = [role for role in facts.roles if f"says-no-{role}" in seen or f"{role}-none" in seen]
+    roles = lacking_roles(count, facts)
+    fit = [role for role in said if role in roles] or roles
+    if len(fit) == 1:
+        how = (
+            ", as it says itself" if f"says-no-{fit[0]}" in seen else f", of which there are {len(facts.pool) - count}"
+        )
+        return f": it lacks the {fit[0]} pods{how}"
+    return f": it lacks the {' or the '.join(fit)} pods, of which there are as many" if fit else ""
+
+
+def _compare(picker: str, values: Sequence[float], wanted: int, missing: str, found: _Found) -> None:
     most, least = round(max(values)), round(min(values))
     numbers = {"least": least, "most": most, "wanted": wanted}
     found.lines.append(
@@ -158,19 +194,25 @@ def _compare(picker: str, values: Sequence[float], wanted: int, found: _Found) -
     )
     if most < wanted:
         symptom = "pool-empty" if most == 0 else "pool-small"
-        found.wrong.append((symptom, f"{picker} counts {most} endpoints where {wanted} should be"))
+        found.wrong.append(
+            (symptom, f"{picker} counts {most} endpoints where {wanted} should be{missing * (most > 0)}")
+        )
     elif least > wanted:
         found.wrong.append(("pool-foreign", f"{picker} counts {least} endpoints where {wanted} should be"))
 
 
-def _named(page: Scrape, picker: str, facts: Facts, found: _Found) -> None:
-    """Endpoints by name, where the names can be matched with pods at all."""
+def _listed(page: Scrape, facts: Facts) -> set[str]:
+    """Endpoints by the names that a picker has for them; empty where it lists none."""
     family = facts.page("picker").families["endpointQueue"]
-    listed = {
+    return {
         name
         for label in ("model_server_endpoint", "model_server_pod")
         for name in counters.by_label(page, family, label)
     }
+
+
+def _named(listed: set[str], picker: str, facts: Facts, found: _Found) -> None:
+    """Endpoints by name, where the names can be matched with pods at all."""
     known = {name for name in listed if _is_of(name, facts.targets.pods)}
     if not known:
         return

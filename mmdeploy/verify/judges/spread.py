@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from mmdeploy.verify import hints
 from mmdeploy.verify.evidence import Evidence
 from mmdeploy.verify.facts import Facts
-from mmdeploy.verify.judges.findings import contradicted, crowded, not_sent, pages_missing, proved, unanswered, unseen
+from mmdeploy.verify.judges.findings import (
+    contradicted,
+    crowded,
+    not_answered,
+    not_sent,
+    pages_missing,
+    proved,
+    unanswered,
+    unseen,
+)
 from mmdeploy.verify.verdicts import Line, NotApplicable, Verdict
 from mmdeploy.verify.window import crowd, windows
 
@@ -31,13 +43,13 @@ def judge(evidence: Evidence, facts: Facts) -> Verdict | NotApplicable:
             pods |= moved.where.keys()
     failed = unanswered([sent for window in found for sent in window.sent])
     if failed:
-        return contradicted("spread", failed[0][1], lines, [symptom for symptom, _ in failed], evidence, facts)
+        return not_answered("spread", failed, lines)
     quiet = [window for window in found if window.quiet]
     if not quiet:
         readable = any(window.foreign is not None for window in found)
-        return crowded("spread", crowd(found), lines) if readable else _unread(lines, reasons)
+        return crowded("spread", crowd(found), lines) if readable else _unread(lines, reasons, ())
     if reasons:
-        return _unread(lines, reasons)
+        return _unread(lines, reasons, hints.dead(evidence, facts.targets.of("encode")))
     items = sum(window.items for window in quiet)
     counted = sum(window.moved("encode", "requests").total for window in quiet)
     if counted < items:
@@ -60,12 +72,11 @@ def _verdict(most: int, pods: set[str], lines: list[Line], evidence: Evidence, f
         return contradicted("spread", summary, lines, ["several-pods"], evidence, facts)
     if most > 1:
         return proved("spread", f"{most} encode pods shared the pictures of one request", lines)
-    return proved(
-        "spread",
-        f"one encode pod took every picture of a request: the shipped configuration uses one ({_ASK} spreads them)",
-        lines,
-    )
+    took = "as configured: one encode pod took every picture of a request"
+    if not facts.configured:
+        took = "one encode pod took every picture of a request, as it should unless the picker is configured otherwise"
+    return proved("spread", f"{took} ({_ASK} would spread them)", lines)
 
 
-def _unread(lines: list[Line], reasons: list[str]) -> Verdict:
-    return unseen("spread", "the encode pods' counters are not all known", lines, pages_missing(reasons))
+def _unread(lines: list[Line], reasons: list[str], away: Sequence[str]) -> Verdict:
+    return unseen("spread", "the encode pods' counters are not all known", lines, pages_missing(reasons, away))

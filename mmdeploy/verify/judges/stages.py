@@ -8,8 +8,17 @@ from dataclasses import dataclass, field
 
 from mmdeploy.verify.evidence import Evidence
 from mmdeploy.verify.facts import Facts
-from mmdeploy.verify.judges.findings import contradicted, crowded, not_sent, pages_missing, proved, unanswered, unseen
-from mmdeploy.verify.verdicts import Line, NotApplicable, Verdict
+from mmdeploy.verify.judges.findings import (
+    contradicted,
+    crowded,
+    not_answered,
+    not_sent,
+    pages_missing,
+    proved,
+    unanswered,
+    unseen,
+)
+from mmdeploy.verify.verdicts import Line, NotApplicable, Verdict, amount
 from mmdeploy.verify.window import Moved, Window, crowd, windows
 
 STEPS = ("text", "image", "affinity.first", "affinity.again", "pictures")
@@ -46,7 +55,7 @@ class _Tally:
         """What it counted."""
         others = "" if self.exact else ", with requests of others among them"
         numbers: dict[str, int | str] = {"role": role, "sent": self.sent, "counted": self.counted}
-        text = f"{role} pods counted {self.counted} for {self.sent} {what} ({Moved(self.where)}){others}"
+        text = f"{role} pods counted {self.counted} for {amount(self.sent, what)} ({Moved(self.where)}){others}"
         return Line(text, numbers)
 
 
@@ -70,7 +79,7 @@ def judge(evidence: Evidence, facts: Facts) -> Verdict | NotApplicable:
     for group, kind in ((media, True), (text, False)):
         failed = unanswered([sent for window in everything if bool(window.items) is kind for sent in window.sent])
         if failed and not group:
-            return contradicted("stages", failed[0][1], (), [symptom for symptom, _ in failed], evidence, facts)
+            return not_answered("stages", failed, ())
     result = _Found()
     _encoded(media, result)
     _text(text, result)
@@ -122,7 +131,7 @@ def _tally(role: str, found: Sequence[Window], wanted: Callable[[Window], int]) 
 
 def _encoded(media: Sequence[Window], result: _Found) -> None:
     tally = _tally("encode", media, lambda window: window.items)
-    result.lines.append(tally.line("encode", "pictures"))
+    result.lines.append(tally.line("encode", "picture"))
     if tally.short:
         sent = sum(window.items for window in media)
         symptom = "encode-idle" if tally.short == sent else "encode-partly"
@@ -141,15 +150,17 @@ def _text(text: Sequence[Window], result: _Found) -> None:
     sent = sum(len(window.routed) for window in text if window.quiet)
     if sent:
         numbers = {"texts": sent, "encoded": tally.counted}
-        result.lines.append(Line(f"encode pods counted {tally.counted} for {sent} requests of text", numbers))
+        result.lines.append(Line(f"encode pods counted {tally.counted} for {amount(sent, 'request of text')}", numbers))
     if tally.counted:
-        result.wrong.append(("text-encoded", f"encode pods counted {tally.counted} for {sent} requests of text alone"))
+        result.wrong.append(
+            ("text-encoded", f"encode pods counted {tally.counted} for {amount(sent, 'request of text alone')}")
+        )
     result.unseen += pages_missing(tally.reasons)
 
 
 def _language(role: str, found: Sequence[Window], result: _Found) -> None:
     tally = _tally(role, found, lambda window: len(window.routed))
-    result.lines.append(tally.line(role, "requests"))
+    result.lines.append(tally.line(role, "request"))
     if tally.short:
         sent = sum(len(window.routed) for window in found)
         symptom = f"{role}-idle" if tally.short == sent else f"{role}-partly"
@@ -172,7 +183,9 @@ def _decisions(media: Sequence[Window], text: Sequence[Window], result: _Found) 
         sent, counted = sum(len(window.routed) for window in group), sum(item.total for item in moved)
         kind = "with media" if with_media else "of text alone"
         numbers: dict[str, int | str] = {"decision": word, "counted": counted, "sent": sent}
-        result.lines.append(Line(f"the picker decided {word} {counted} times for {sent} requests {kind}", numbers))
+        result.lines.append(
+            Line(f"the picker decided {word} {amount(counted, 'time')} for {amount(sent, f'request {kind}')}", numbers)
+        )
         short = sum(max(0, len(window.routed) - item.total) for window, item in zip(group, moved, strict=True))
         if short:
             symptom = "media-decision" if with_media else "text-decision"

@@ -4,34 +4,16 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 
 import pytest
 
-from tests.e2e.failures.afterwards import ENVIRON, assert_resumed, assert_silent, assert_unlocked, words
+from tests.e2e.failures.afterwards import assert_resumed, assert_unlocked
 from tests.e2e.failures.conftest import Place, Undisturbed
 from tests.e2e.failures.moments import STAGES, Moment, moments
+from tests.e2e.failures.stopping import stopped
 from tests.rig.api import Object
 from tests.rig.contents import Contents
 from tests.rig.controlplane import ControlPlane
-from tests.rig.deploying import Running
-
-
-def stopped(plane: ControlPlane, place: Place, undisturbed: Undisturbed, moment: Moment) -> tuple[int, Running]:
-    """Exit code and events of an apply that was stopped then."""
-    # Anywhere means in all of it; else the stages before are done, and the first one is not waited for.
-    more = words(place.bundle, checked=moment.stage in ("", "preflight"), waits=moment.stage == "wait")
-    with Running(plane, *more, environ=ENVIRON) as running:
-        if moment.stage:
-            running.until("stage-started", moment.stage)
-            time.sleep(moment.part * undisturbed.stages[moment.stage])
-        else:
-            time.sleep(moment.part * undisturbed.seconds)
-        running.process.send_signal(moment.how)
-        code, said = running.end()
-    assert_silent(said, json.dumps(running.events))
-    assert "Traceback" not in said or not running.events, said
-    return code, running
 
 
 def stages(inventory: Object) -> set[str]:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import signal
 import time
+from dataclasses import replace
 
 import pytest
 
-from tests.e2e.failures.afterwards import ENVIRON, INVENTORY, apply, assert_in_order, words
+from tests.e2e.failures.afterwards import INVENTORY, apply, assert_in_order
 from tests.e2e.failures.conftest import Place, Undisturbed
 from tests.e2e.failures.moments import RUNS, SEED, Moment, moments
+from tests.e2e.failures.stopping import stopped
 from tests.rig.contents import Contents
 from tests.rig.controlplane import ControlPlane
 from tests.rig.deploying import NAME, Ran, Running, delete
 
 EMPTY = {"ConfigMap/kube-root-ca.crt", "ServiceAccount/default"}
 """Of every namespace."""
-AFTER_APPLY = moments(max(1, RUNS // 5), seed=SEED + 1)
-AFTER_DELETE = moments(max(1, RUNS // 5), seed=SEED + 2)
+AFTER_APPLY = [replace(moment, how=signal.SIGKILL) for moment in moments(max(1, RUNS // 5), seed=SEED + 1)]
+AFTER_DELETE = moments(max(1, RUNS // 10), seed=SEED + 2)
 
 
 def assert_gone(plane: ControlPlane, contents: Contents, place: Place) -> Ran:
@@ -38,14 +40,7 @@ def assert_gone(plane: ControlPlane, contents: Contents, place: Place) -> Ran:
 def test_an_apply_that_was_killed_is_taken_away(
     plane: ControlPlane, contents: Contents, place: Place, undisturbed: Undisturbed, moment: Moment
 ) -> None:
-    with Running(plane, *words(place.bundle, waits=moment.stage == "wait"), environ=ENVIRON) as running:
-        if moment.stage and moment.stage != "preflight":
-            running.until("stage-started", moment.stage)
-            time.sleep(moment.part * undisturbed.stages[moment.stage])
-        else:
-            time.sleep(moment.part * undisturbed.seconds)
-        running.process.send_signal(signal.SIGKILL)
-        running.end()
+    stopped(plane, place, undisturbed, moment)
     assert_in_order(contents, place.namespace, at_rest=False)
     assert_gone(plane, contents, place)
 
