@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mmdeploy.apply.inventory import Inventory
+from mmdeploy.apply.inventory import Entry, Inventory
 from mmdeploy.apply.objects_seen import Object, Seen, labels, notes
 from mmdeploy.apply.ownership import owned_by_set
 from mmdeploy.apply.readiness import Workload, template_labels, workloads_of
 from mmdeploy.errors import MmdeployError, UsageError
+from mmdeploy.intended import ROLES
 from mmdeploy.words import nearest
 
 if TYPE_CHECKING:
@@ -92,10 +93,19 @@ def _from_inventory(seen: Seen, inventory: Inventory, catalog: Catalog) -> Subje
     for entry in inventory.entries:
         if entry.kind in _KINDS:
             item = seen.named(entry.kind, entry.name) or inventory.content.get(entry.key)
-            workloads += _workloads(entry.kind, entry.name, item, catalog)
+            made = _workloads(entry.kind, entry.name, item, catalog)
+            workloads += made if item is not None else _unwritten(entry, inventory) or made
     release = inventory.release.name if inventory.release else inventory.name
     model = str(inventory.spec.get("model", ""))
     return Subject(inventory.name, inventory.namespace, "inventory", tuple(workloads), release, model, inventory)
+
+
+def _unwritten(entry: Entry, inventory: Inventory) -> list[Workload]:
+    """Roles of a workload that an apply listed and never wrote, by the spec: the rest is called after its role."""
+    roles = [name for name in ROLES if isinstance(inventory.spec.get(name), Mapping)]
+    if entry.kind != "DisaggregatedSet":
+        roles = [name for name in roles if entry.name.endswith(f"-{name}")]
+    return [Workload(name, entry.kind, entry.name) for name in roles]
 
 
 def _workloads(kind: str, name: str, item: Object | None, catalog: Catalog) -> list[Workload]:

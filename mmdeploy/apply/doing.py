@@ -120,7 +120,7 @@ class Doing:
         if self._found.own_secret and name:
             yield Entry("secret", "v1", "Secret", name)
         for step in self._found.steps():
-            if step.verb != "remove":
+            if step.verb != "remove" and step.stage != "secret":
                 yield Entry(step.stage, step.object["apiVersion"], step.kind, step.name, step.uid)
 
     def _release(self, before: HelmRelease | None) -> HelmRelease:
@@ -193,11 +193,12 @@ class Doing:
         if verb != "unchanged" and not self._blind:
             yield from self._unlock()
             self.safe_place()
-            setting.helm.upgrade(
-                setting.name, setting.chart, setting.intended.values, take_over=choices.adopt, force=choices.force,
-                dry_run=self._dry, tried=choices.selection.runs("preflight"),
-                seconds=setting.deadlines.left(WRITE_SECONDS),
-            )  # fmt: skip
+            with router.reached(setting.chart):
+                setting.helm.upgrade(
+                    setting.name, setting.chart, setting.intended.values, take_over=choices.adopt, force=choices.force,
+                    dry_run=self._dry, tried=choices.selection.runs("preflight"),
+                    seconds=setting.deadlines.left(WRITE_SECONDS),
+                )  # fmt: skip
         yield self._did("router", "HelmRelease", setting.name, VERBS[verb])
         release = self.inventory.release
         if release is not None and release.restart:
@@ -280,8 +281,8 @@ class Doing:
         failed: list[Failed] = []
         for event in waiting.wait(
             setting.session, setting.intended, setting.catalog, parts=self._parts(), begun=since,
-            deadline=end[0] if end else None, limit=end[1] if end else "--timeout", clock=setting.deadlines.clock,
-            sleep=setting.stop.sleep,
+            deadline=end[0] if end else None, limit=end[1] if end else "--timeout", follow=setting.choices.watch,
+            clock=setting.deadlines.clock, sleep=setting.stop.sleep,
         ):  # fmt: skip
             if isinstance(event, Failed):
                 failed.append(event)

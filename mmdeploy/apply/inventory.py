@@ -124,6 +124,12 @@ class Inventory:
     """While it is taken away: the pods that have to be gone at the end."""
 
     @property
+    def finished(self) -> bool:
+        """Whether the last apply wrote everything that it listed; not so while one is at work."""
+        listed = {entry.stage for entry in self.entries} | ({"router"} if self.release else set())
+        return not self.ending and listed <= set(self.stages) and all(entry.uid for entry in self.entries)
+
+    @property
     def configmap(self) -> str:
         """Name of the ConfigMap that keeps it."""
         return object_name(self.name)

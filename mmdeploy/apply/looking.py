@@ -84,7 +84,7 @@ def _planned(setting: Setting, before: Inventory | None, others: Mapping[str, In
         setting.session, setting.intended, before, chart=setting.chart, others=others.values(), adopt=choices.adopt,
         recreate=choices.recreate, force=choices.force,
         stages=[stage for stage in STAGES if choices.selection.runs(stage)],
-        namespace_exists=place.state != "absent",
+        namespace_exists=place.state != "absent", token=setting.token,
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mmdeploy.apply.inventory import Inventory, key
 from mmdeploy.apply.plan import Object, Plan, ReleaseStep, Step
 from mmdeploy.apply.releaseplan import release_step
+from mmdeploy.apply.secretplan import STAGE, Planned, secret_steps
 from mmdeploy.apply.steps import Allowed, Known, step_for
 from mmdeploy.cluster.helm import Chart, Helm
 
@@ -35,18 +36,21 @@ def plan(
     force: bool = False,
     stages: Collection[str] | None = None,
     namespace_exists: bool = True,
+    token: str | None = None,
 ) -> Plan:
     """What apply would do. ``others`` are the inventories of other deployments in the namespace; ``stages`` (default
-    all) are the ones to look at.
+    all) are the ones to look at; ``token`` is what the Secret would be given.
 
     Raises `RejectedError` for an object that the server refuses, `ForbiddenError` where something may not be read.
     """
     allowed = Allowed(adopt, recreate, force)
     wanted = [(stage, item) for stage, item in _wanted(intended) if stages is None or stage in stages]
     if not namespace_exists:
-        steps = tuple(Step(stage, item, "create") for stage, item in wanted)
+        secrets, notes = _secrets(session, intended, token, adopt, stages, there=False)
+        steps = (*secrets, *(Step(stage, item, "create") for stage, item in wanted))
         router = ReleaseStep(intended.name, intended.namespace, str(chart), "create")
-        return Plan(intended.name, intended.namespace, steps, router if _looks_at("router", stages) else None)
+        release = router if _looks_at("router", stages) else None
+        return Plan(intended.name, intended.namespace, steps, release, notes=tuple(notes))
     elsewhere = {entry.key: other.name for other in others for entry in other.entries}
     calls: list[Callable[[], Any]] = [
         partial(step_for, session, stage, item, _known(item, inventory, elsewhere), allowed) for stage, item in wanted
@@ -57,18 +61,29 @@ def plan(
         calls.append(partial(release_step, session, helm, intended, chart, ours=ours, allowed=allowed))
     gone = _unwanted(intended, inventory, stages)
     calls += [partial(session.live, step.object) for step in gone]
-    found = session.all(calls)
-    there = found[len(calls) - len(gone) :]
+    calls.append(partial(_secrets, session, intended, token, adopt, stages))
+    *found, (secrets, notes) = session.all(calls)
+    there = found[len(found) - len(gone) :]
+    left = [step for step, live in zip(gone, there, strict=True) if live is not None]
     answered = found[: len(wanted)]
     asked = all(answer for _, answer in answered)
     return Plan(
         intended.name,
         intended.namespace,
-        (*(step for step, _ in answered), *(step for step, live in zip(gone, there, strict=True) if live is not None)),
+        (*secrets, *(step for step, _ in answered), *left),
         found[len(wanted)] if _looks_at("router", stages) else None,
         asked,
-        () if asked else (_BY_DATA,),
+        (*(() if asked else (_BY_DATA,)), *notes),
     )
+
+
+def _secrets(
+    session: Session, intended: Intended, token: str | None, adopt: bool, stages: Collection[str] | None,
+    *, there: bool = True,
+) -> Planned:  # fmt: skip
+    if not _looks_at(STAGE, stages):
+        return [], []
+    return secret_steps(session, intended, token, adopt=adopt, namespace_exists=there)
 
 
 def _looks_at(stage: str, stages: Collection[str] | None) -> bool:

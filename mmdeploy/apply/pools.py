@@ -33,9 +33,8 @@ class PoolState:
         if self.missing:
             return f"selects none of the {' and '.join(self.missing)} pods: its selector is {words}"
         total = sum(self.counted.values())
-        return f"selects {total} ready pod{'s' * (total != 1)}: " + ", ".join(
-            f"{count} {role}" for role, count in self.counted.items() if count
-        )
+        each = ", ".join(f"{count} {role}" for role, count in self.counted.items() if count)
+        return f"selects {total} ready pod{'s' * (total != 1)}" + (f": {each}" if each else "")
 
 
 def judge(

@@ -20,6 +20,7 @@ from mmdeploy.apply.inventory import key
 from mmdeploy.apply.masks import masked
 from mmdeploy.apply.merging import merged
 from mmdeploy.apply.plan import Change, Object, ReleaseStep, Step
+from mmdeploy.apply.router import reached
 from mmdeploy.apply.steps import Allowed
 from mmdeploy.cluster.helm import Chart, Helm
 from mmdeploy.cluster.releases import Stored, stored
@@ -51,7 +52,10 @@ def release_step(
     values = tuple(_plain(item) for item in differences(dict(found.values), dict(intended.values)))
     same = not values and found.status == "deployed" and _same_chart(found, chart)
     before = _objects(found.manifest)
-    after = before if same else _objects(helm.template(intended.name, chart, intended.values))
+    after = before
+    if not same:
+        with reached(chart):
+            after = _objects(helm.template(intended.name, chart, intended.values))
     live = _live(session, before, intended.namespace)
     steps = tuple(_steps(before, after, live, intended.namespace, allowed.force))
     changed = bool(values) or any(step.different for step in steps) or found.status != "deployed"

@@ -34,9 +34,8 @@ from mmdeploy.apply.stages import Deadlines
 from mmdeploy.apply.writing import left
 from mmdeploy.cluster.helm import Helm
 from mmdeploy.cluster.releases import Stored, stored
-from mmdeploy.errors import MmdeployError, NotFoundError, StoppedError, TimedOutError
+from mmdeploy.errors import MmdeployError, StoppedError, TimedOutError, UsageError
 from mmdeploy.preflight.facts import Facts
-from mmdeploy.words import nearest
 
 if TYPE_CHECKING:
     from mmdeploy.catalog import Catalog
@@ -70,18 +69,14 @@ class _Item:
 
 
 def found(session: Session, namespace: str, name: str | None) -> dict[str, Inventory]:
-    """The namespace's inventories, when ``name`` is one of them. Raises `NotFoundError` that lists them otherwise."""
+    """The namespace's inventories, whether or not ``name`` is among them. Raises `UsageError` that lists them where
+    there are some and nobody says which."""
     inventories = inventory.all_in(session, namespace)
-    if name in inventories:
-        return inventories
-    there = sorted(inventories)
-    origin = f"namespace {namespace}"
-    if not there:
-        what = f"there is no deployment {name}" if name else "there is no deployment"
-        raise NotFoundError(f"{what}: no inventory of mmdeploy is in it", origin=origin, next_step="-n NAMESPACE")
-    if name is None:
-        raise NotFoundError("say which deployment", origin=origin, nearest=there, next_step="--name NAME")
-    raise NotFoundError(f"there is no deployment {name}", origin=origin, nearest=nearest(name, there) or there)
+    if name is None and inventories:
+        there = sorted(inventories)
+        origin = f"namespace {namespace}"
+        raise UsageError("say which deployment", origin=origin, nearest=there, next_step=f"--name {there[0]}")
+    return inventories
 
 
 class Removal:

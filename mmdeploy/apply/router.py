@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mmdeploy.cluster.helm import Chart, Helm
 from mmdeploy.cluster.releases import Stored, stored
-from mmdeploy.errors import ConflictError, UsageError
+from mmdeploy.errors import ClusterError, ConflictError, DeployError, UsageError
 
 if TYPE_CHECKING:
     from mmdeploy.catalog import Catalog
@@ -21,6 +22,12 @@ OPTION: Final = "--router-chart"
 SETTLE_SECONDS: Final = 20.0
 """A helm whose mmdeploy was killed goes on by itself: it has so long, from its start, before its lock is broken."""
 _LOOK_SECONDS: Final = 0.5
+_UNREACHED: Final = re.compile(
+    r"dial tcp|no such host|i/o timeout|TLS handshake|x509|connection refused|connection reset|failed to (perform|do "
+    r"request|fetch|authorize|download)|proxyconnect|unexpected status|ghcr\.io.*denied",
+    re.IGNORECASE,
+)
+"""What helm says of a registry that does not answer, or not with the chart."""
 _RESTARTED: Final = "kubectl.kubernetes.io/restartedAt"
 """What ``kubectl rollout restart`` writes."""
 
@@ -38,6 +45,19 @@ def chart_of(intended: Intended, catalog: Catalog, said: str | None = None) -> C
             next_step=f"helm pull {catalog.sources['charts'][intended.mode]} --version {intended.chart_version}",
         )  # fmt: skip
     return Chart(str(Path(said).absolute()))
+
+
+@contextlib.contextmanager
+def reached(chart: Chart) -> Iterator[None]:
+    """Inside, an error of helm about a registry that it does not reach says how to do without it."""
+    try:
+        yield
+    except (ClusterError, DeployError) as problem:
+        if "://" in chart.reference and _UNREACHED.search(problem.found):
+            problem.next_step = (
+                f"{OPTION} PATH takes the chart from a file or directory, {OPTION} oci://… from a mirror"
+            )
+        raise
 
 
 def unlocked(
@@ -80,4 +100,4 @@ def restart(session: Session, namespace: str, deployments: Sequence[str]) -> Non
         session.patch(item, {"spec": {"template": {"metadata": {"annotations": {_RESTARTED: now}}}}})
 
 
-__all__ = ["OPTION", "chart_of", "restart", "unlocked"]
+__all__ = ["OPTION", "chart_of", "reached", "restart", "unlocked"]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from mmdeploy.apply import discovery, inventory, objects_seen, podlogs, pools, readiness, serving
+from mmdeploy.apply import discovery, inventory, objects_seen, podlogs, pools, readiness, secret, serving
 from mmdeploy.apply.discovery import Subject
 from mmdeploy.apply.inventory import Entry, Inventory
 from mmdeploy.apply.objects_seen import Object, Seen, moment
@@ -48,7 +48,7 @@ class Status:
         Raises `MmdeployError` for a deployment that is not there, `UsageError` where a name must be said, and
         `ClusterError` for a cluster that cannot be reached.
         """
-        seen = objects_seen.look(self._session, self._namespace, [*objects_seen.ALWAYS, *objects_seen.SETS])
+        seen = objects_seen.look(self._session, self._namespace, self._kinds())
         inventories, why = self._inventories()
         subject = self._subject(seen, inventories)
         states = self._judged(seen, subject)
@@ -70,12 +70,12 @@ class Status:
             "ready": bool(states) and ready,
             "release": self._release(subject, states),
             "lastApply": _last_apply(subject.inventory),
-            "roles": [self._role(state) for state in roles],
+            "roles": [self._role(state, self._spec(subject)) for state in roles],
             "router": self._router(router) if router else None,
             "pool": {"name": pool.name, "selector": pool.selector, "ready": dict(pool.counted), "detail": pool.text},
             "model": model,
             "drift": self._drift(subject.inventory),
-            "notes": [*self._notes(seen, states), *([why] if why else [])],
+            "notes": [*self._notes(seen, subject, states), *([why] if why else []), *self._secret(subject)],
         }
 
     # --------------------------------------------------------------------------------------------------- what is meant
@@ -85,6 +85,18 @@ class Status:
             return inventory.all_in(self._session, self._namespace), ""
         except ForbiddenError:
             return {}, "the inventory may not be read: what was applied last, and drift, are not known"
+
+    def _kinds(self) -> Sequence[tuple[str, str]]:
+        """What to read: of a bundle what it has, otherwise whatever there may be."""
+        if self._intended is None:
+            return objects_seen.EVERYTHING
+        return objects_seen.kinds_of(workload.kind for workload in readiness.workloads_of(self._intended))
+
+    def _spec(self, subject: Subject) -> Mapping[str, Any]:
+        """The spec that was applied, else the bundle's; empty where nobody knows it."""
+        if subject.inventory:
+            return subject.inventory.spec
+        return self._intended.spec if self._intended else {}
 
     def _subject(self, seen: Seen, inventories: Mapping[str, Inventory]) -> Subject:
         if self._intended is None:
@@ -118,12 +130,13 @@ class Status:
 
     # ------------------------------------------------------------------------------------------------------ its parts
 
-    def _role(self, state: RoleState) -> dict[str, Any]:
+    def _role(self, state: RoleState, spec: Mapping[str, Any]) -> dict[str, Any]:
+        wanted = spec.get(state.role) if state.item is None else None
         return {
             "role": state.role,
             "kind": state.workload.kind,
             "workload": state.workload.name,
-            "desired": state.desired,
+            "desired": int(wanted.get("replicas", 0)) if isinstance(wanted, Mapping) else state.desired,
             "ready": state.ready,
             "old": state.old,
             "images": _images(state),
@@ -158,7 +171,7 @@ class Status:
         }
 
     def _router(self, state: RoleState) -> dict[str, Any]:
-        found = self._role(state)
+        found = self._role(state, {})
         picker = self._startup["pickerContainer"]
         found["picker"] = next((image for name, image in _containers(state.item) if name == picker), None)
         return found
@@ -182,7 +195,7 @@ class Status:
 
     def _release(self, subject: Subject, states: list[RoleState]) -> dict[str, Any]:
         """Which llm-d release this is: by what it was rendered for, else by the endpoint picker's image."""
-        spec = subject.inventory.spec if subject.inventory else self._intended.spec if self._intended else {}
+        spec = self._spec(subject)
         if spec.get("release"):
             return {"name": spec["release"], "by": "the spec it was applied with"}
         picker = self._startup["pickerContainer"]
@@ -222,8 +235,28 @@ class Status:
         ]  # fmt: skip
         return {**named, "gone": False, "changes": changes} if changes else None
 
-    def _notes(self, seen: Seen, states: list[RoleState]) -> list[str]:
-        found = [f"{kind}s cannot be read: {why}" for kind, why in seen.unreadable.items() if "forbidden" in why]
+    def _secret(self, subject: Subject) -> list[str]:
+        """What is wrong with the Secret of the token. What is in it is not looked at."""
+        said = self._spec(subject).get("hfSecret") or {}
+        name, key = said.get("name"), said.get("key")
+        if not name or not key:
+            return []
+        try:
+            live = self._session.find(secret.path(self._namespace, name))
+        except ForbiddenError:
+            return [f"Secret/{name} was not checked: there is no right to read it"]
+        if live is not None and key in (live.get("data") or {}):
+            return []
+        what = "is missing" if live is None else f"has no key {key}"
+        return [f"Secret/{name} {what}: no pod can start anew; mmdeploy apply with {secret.OPTION} writes it"]
+
+    def _notes(self, seen: Seen, subject: Subject, states: list[RoleState]) -> list[str]:
+        unread = list(seen.unreadable.items())
+        if subject.by != "labels":  # then it is known which kinds it has, and others need not be read
+            needed = {name for _, name in objects_seen.kinds_of(each.kind for each in subject.workloads)}
+            unread = [(kind, why) for kind, why in unread if kind in needed]
+        found = [f"{kind}s cannot be read: {why}" for kind, why in unread if "forbidden" in why]
+        found += _unfinished(subject.inventory)
         if self._logs.refused:
             found.append(f"logs cannot be read: {self._logs.refused}")
         return [*found, *dict.fromkeys(state.note for state in states if state.note)]
@@ -271,4 +304,15 @@ def _last_apply(found: Inventory | None) -> dict[str, Any] | None:
         "by": found.by,
         "version": found.version,
         "stages": list(found.stages),
+        "finished": found.finished,
     }
+
+
+def _unfinished(found: Inventory | None) -> list[str]:
+    """What a command that was stopped left to do."""
+    if found is None or found.finished:
+        return []
+    if found.ending:
+        return ["the last delete did not finish, or is under way: mmdeploy delete again takes the rest away"]
+    done = ", ".join(found.stages) or "none"
+    return [f"the last apply did not finish, or is under way (stages done: {done}): mmdeploy apply again goes on"]

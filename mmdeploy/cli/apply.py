@@ -82,6 +82,9 @@ def apply(
     force_conflicts: Annotated[
         bool, typer.Option("--force-conflicts", help="Take over fields that others manage.")
     ] = False,
+    autoscaled: Annotated[
+        bool, typer.Option("--autoscaled", help="Nodes are added on demand: too few of them is no error.")
+    ] = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     output: Output = Form.text,
@@ -109,19 +112,26 @@ def apply(
         stages.setdefault("wait", WAIT_SECONDS)
     if dry_run is None:
         performing.must_be_answerable(yes)
-    catalog = blueprints.load(blueprints_dir)
-    intended = bundles.read(bundle, catalog)
+    with performing.beginning(output):
+        catalog = blueprints.load(blueprints_dir)
+        intended = bundles.read(bundle, catalog)
     place = (*performing.words("--kubeconfig", [str(kubeconfig)] if kubeconfig else []),
              *performing.words("--context", [context] if context else []))  # fmt: skip
     again = performing.command(
         "apply", str(bundle), *place, *performing.words("--hf-token-from", [token_from] if token_from else []),
-        *performing.words("--router-chart", [router_chart] if router_chart else []), *selection.words,
-        "--verify" if verify else "", "" if wait else "--no-wait",
+        *performing.words("--router-chart", [router_chart] if router_chart else []),
+        *performing.words("--install-crds", [install_crds] if install_crds else []), *selection.words,
+        *performing.words("--timeout", [timeout] if timeout else []),
+        *performing.words("--stage-timeout", stage_timeout or ()),
+        "--verify" if verify else "", "" if wait else "--no-wait", "--adopt" if adopt else "",
+        "--recreate" if recreate else "", "--force-conflicts" if force_conflicts else "",
+        "--autoscaled" if autoscaled else "", "-y" if yes else "",
     )  # fmt: skip
     choices = Choices(
         chart=router_chart, token=token, definitions=install_crds, selection=selection, wait=wait,
         force=force_conflicts, adopt=adopt, recreate=recreate, dry_run=dry_run is not None, resume=again,
-        remove=performing.command("delete", str(bundle), *place),
+        autoscaled=autoscaled, remove=performing.command("delete", str(bundle), *place),
+        watch=performing.command("status", str(bundle), "--watch", *place),
         next=tuple(performing.command(word, str(bundle), *place) for word in ("status", "verify")),
         verify=partial(verified, bundle, kubeconfig, context, catalog) if verify else None,
     )  # fmt: skip
@@ -152,15 +162,16 @@ def _perform(
         chart = chart_of(intended, catalog, choices.chart)
         Helm(access, intended.namespace).begin(intended.name, chart, intended.values)
     stop = Stop()
-    session = performing.connected(access, verbose, stop)
-    work = Apply(session, intended, catalog, choices, stop, Deadlines(*limits))
-    show.all(work.look(), stop)
-    show.text(lambda: _plan_of(work))
-    if choices.dry_run:
-        show.result("dry-run")
-    elif not yes and work.different and not performing.agreed(f"Apply this to {session.where.context}?"):
-        show.result("refused")
-        raise typer.Exit(1)
+    with show.untouched(choices.resume):
+        session = performing.connected(access, verbose, stop)
+        work = Apply(session, intended, catalog, choices, stop, Deadlines(*limits))
+        show.all(work.look(), stop)
+        show.text(lambda: _plan_of(work))
+        if choices.dry_run:
+            show.result("dry-run")
+        elif not yes and work.different and not performing.agreed(f"Apply this to {session.where.context}?"):
+            show.result("refused")
+            raise typer.Exit(1)
     show.all(work.act(), stop)
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mmdeploy.cli.performing import Blueprints, Context, Form, Kubeconfig, Output, Timeout, Verbose, Yes
+
+if TYPE_CHECKING:
+    from mmdeploy.cli.performing import Show
 
 EXAMPLES = """Examples:
 
@@ -47,6 +52,7 @@ def delete(
     """Take a deployment away: what its inventory on the cluster lists and nothing else, in reverse order.
 
     CRDs and LeaderWorkerSet stay. Without BUNDLE the names say which; without a name, those that are there are listed.
+    Where nothing is there, there is nothing to delete: that is no error.
     """
     from mmdeploy.apply.interrupts import Stop
     from mmdeploy.apply.removal import Choices, Removal, found
@@ -57,35 +63,51 @@ def delete(
     total = duration_of(timeout, "--timeout") if timeout else TIMEOUT_SECONDS
     if not dry_run:
         performing.must_be_answerable(yes)
-    catalog = blueprints.load(blueprints_dir)
-    if bundle is not None:
-        from mmdeploy import intended as bundles
-
-        intended = bundles.read(bundle, catalog)
-        namespace, name = namespace or intended.namespace, name or intended.name
     stop = Stop()
-    session = performing.connected(Access(kubeconfig, context), verbose, stop)
+    with performing.beginning(output):
+        catalog = blueprints.load(blueprints_dir)
+        if bundle is not None:
+            from mmdeploy import intended as bundles
+
+            intended = bundles.read(bundle, catalog)
+            namespace, name = namespace or intended.namespace, name or intended.name
+        session = performing.connected(Access(kubeconfig, context), verbose, stop)
     where = namespace or session.where.namespace
     again = performing.command(
         "delete", "-n", where, "--name", name, "--delete-namespace" if delete_namespace else "",
         *performing.words("--kubeconfig", [str(kubeconfig)] if kubeconfig else []),
         *performing.words("--context", [context] if context else []),
     )  # fmt: skip
-    inventories = found(session, where, name)
-    assert name is not None
-    show = performing.Show(output, verbose=verbose, name=name, namespace=where)
-    work = Removal(
-        session, catalog, inventories, name, Choices(delete_namespace, dry_run, again), stop, Deadlines(total)
-    )
+    show = performing.Show(output, verbose=verbose, name=name or "", namespace=where)
     with show.whole():
-        show.all(work.look(), stop)
-        if dry_run:
-            show.result("dry-run")
-            return
-        if not yes and not performing.agreed(f"Take this away from {session.where.context}?"):
-            show.result("refused")
-            raise typer.Exit(1)
+        with show.untouched(again):
+            inventories = found(session, where, name)
+            if name not in inventories:
+                _nothing(show, sorted(inventories), where, name)
+                return
+            work = Removal(
+                session, catalog, inventories, name, Choices(delete_namespace, dry_run, again), stop, Deadlines(total)
+            )
+            show.all(work.look(), stop)
+            if dry_run:
+                show.result("dry-run")
+                return
+            if not yes and not performing.agreed(f"Take this away from {session.where.context}?"):
+                show.result("refused")
+                raise typer.Exit(1)
         show.all(work.act(), stop)
+
+
+def _nothing(show: Show, there: Sequence[str], where: str, name: str | None) -> None:
+    """Say that nothing is left to do: who cleans up twice is not wrong."""
+    from mmdeploy.cli.performing import Form
+    from mmdeploy.report import problems
+
+    what = f"there is no deployment {name}" if name else "there is no deployment"
+    others = f", only {', '.join(there)}" if there else ""
+    print(problems.remark(f"nothing to delete: {what} in namespace {where}{others}"), file=sys.stderr)
+    if show.form is not Form.text:
+        show.one({"event": "finished", "changed": 0, "unchanged": 0, "seconds": 0.0, "next": []})
 
 
 __all__ = ["EXAMPLES", "delete"]

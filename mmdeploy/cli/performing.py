@@ -74,13 +74,35 @@ def command(*words: str | None) -> str:
     return shlex.join(["mmdeploy", *(word for word in words if word)])
 
 
+@contextlib.contextmanager
+def beginning(form: Form) -> Iterator[None]:
+    """Before there is anything to show: a Ctrl-C says that nothing was changed, and ends with 130."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        _untouched()
+        if form is Form.jsonl:
+            print(json.dumps({"schemaVersion": 1, **_interrupted("")}), flush=True)
+        raise typer.Exit(StoppedError.exit_code) from None
+
+
+def _untouched() -> None:
+    print("interrupted: nothing was changed", file=sys.stderr, flush=True)
+
+
+def _interrupted(again: str) -> dict[str, Any]:
+    from mmdeploy.apply.events import Interrupted, as_data
+
+    return dict(as_data(Interrupted("preflight", (), (), again, "")))
+
+
 class Show:
     """Shows events in one of the forms, and keeps them for the document."""
 
     def __init__(self, form: Form, *, verbose: bool, name: str, namespace: str) -> None:
         from mmdeploy.report.applied import Lines
 
-        self._form = form
+        self.form = form
         self._lines = Lines(verbose=verbose)
         self._events: list[dict[str, Any]] = []
         self._name, self._namespace = name, namespace
@@ -88,14 +110,14 @@ class Show:
 
     def one(self, data: dict[str, Any]) -> None:
         """An event for machines."""
-        if self._form is Form.jsonl:
+        if self.form is Form.jsonl:
             print(json.dumps({"schemaVersion": 1, **data} if data["event"] == "target" else data), flush=True)
         else:
             self._events.append(data)
 
     @contextlib.contextmanager
     def _shown(self) -> Iterator[Callable[[dict[str, Any]], None]]:
-        if self._form is not Form.text:
+        if self.form is not Form.text:
             yield self.one
             return
         from mmdeploy.report import progress
@@ -105,7 +127,7 @@ class Show:
 
     def text(self, text: Callable[[], str]) -> None:
         """Something for people only."""
-        if self._form is Form.text:
+        if self.form is Form.text:
             print(text(), end="", flush=True)
 
     def all(self, events: Iterator[Event], stop: Stop) -> None:
@@ -130,9 +152,21 @@ class Show:
                 raise typer.Exit(problem.exit_code) from None  # the last event said everything
             raise
         finally:
-            if self._form is Form.json:
+            if self.form is Form.json:
                 document = applied.document(self._events, self._name, self._namespace, self._result)
                 print(documents.as_json(document), end="")
+
+    @contextlib.contextmanager
+    def untouched(self, again: str) -> Iterator[None]:
+        """While nothing on the cluster changes: a Ctrl-C that no stream heeds says so, and ends with 130."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            _untouched()
+            if self.form is not Form.text:
+                self.one(_interrupted(again))
+            self._result = "interrupted"
+            raise typer.Exit(StoppedError.exit_code) from None
 
     def result(self, word: str) -> None:
         """How it ended, where that is not ``done``."""
@@ -155,6 +189,6 @@ def words(option: str, values: Sequence[str]) -> list[str]:
 
 
 __all__ = [
-    "Blueprints", "Context", "Form", "Kubeconfig", "Output", "Show", "Timeout", "Verbose", "Yes", "agreed", "command",
+    "Blueprints", "Context", "Form", "Kubeconfig", "Output", "Show", "Timeout", "Verbose", "Yes", "agreed", "beginning", "command",
     "connected", "must_be_answerable", "words",
 ]  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -149,7 +148,7 @@ def _programs(epp: Path | None, sidecar: Path | None, envoy: Path | None) -> Pro
 def _serve(rehearsal: Rehearsal, file: Path | None, faults: Sequence[str]) -> None:
     from mmdeploy.rehearse import targets
 
-    stops = {signal.SIGINT, signal.SIGTERM}
+    stops = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
     signal.pthread_sigmask(signal.SIG_BLOCK, stops)  # before threads start, so that none of them is hit
     with rehearsal:
         found = rehearsal.targets()
@@ -165,19 +164,14 @@ def _serve(rehearsal: Rehearsal, file: Path | None, faults: Sequence[str]) -> No
 
 def _run(rehearsal: Rehearsal, command: Sequence[str], file: Path | None, faults: Sequence[str]) -> int:
     """The command's exit code; 128 and the signal's number for one that a signal ended."""
-    from mmdeploy.errors import UsageError
-    from mmdeploy.rehearse import targets
+    from mmdeploy.rehearse import commanded, targets
 
     with rehearsal, tempfile.TemporaryDirectory(prefix="mmdeploy-rehearsal-") as directory:
         found = rehearsal.targets()
         place = file or Path(directory) / "targets.yaml"
         targets.write(place, found)
         _talk(rehearsal, found, faults)
-        try:
-            done = subprocess.run(command, env={**os.environ, "MMDEPLOY_TARGETS": str(place.resolve())}, check=False)
-        except OSError as problem:
-            raise UsageError(f"cannot run {command[0]}: {problem.strerror}", origin="COMMAND") from None
-        return done.returncode if done.returncode >= 0 else 128 - done.returncode
+        return commanded.run(command, {**os.environ, "MMDEPLOY_TARGETS": str(place.resolve())})
 
 
 def _talk(rehearsal: Rehearsal, found: dict[str, Any], faults: Sequence[str]) -> None:

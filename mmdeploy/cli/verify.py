@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -39,6 +39,8 @@ mmdeploy verify --evidence evidence.json
 """
 AGAIN_SECONDS = 5.0
 """Between two attempts under ``--wait``."""
+LONGEST_SECONDS = 86400.0
+"""Of ``--timeout``."""
 
 
 @dataclass(frozen=True)
@@ -131,11 +133,14 @@ def verify(
     from mmdeploy.verify import run
 
     catalog = blueprints.load(blueprints_dir)
-    claims = run.chosen(_words(only), _words(skip))
+    claims = run.chosen(_words("--only", only), _words("--skip", skip))
     if evidence is not None:
         _alone("--evidence", {"BUNDLE": bundle, "--print-commands": print_commands, "--print-rbac": print_rbac,
-                              "--debug-logs": debug_logs, "--save": save, "--wait": wait})  # fmt: skip
-        _conclude(_judged_again(catalog, evidence, claims), output, strict, verbose)
+                              "--debug-logs": debug_logs, "--save": save, "--wait": wait, "--model": model,
+                              "--budget": budget, "--namespace": namespace, "--name": name, "--via": via,
+                              "--metrics-token": metrics_token, "--kubeconfig": kubeconfig, "--context": context,
+                              "--for": who, "--repeat": repeat > 1})  # fmt: skip
+        _conclude(_judged_again(catalog, evidence, claims, bool(only)), output, strict, verbose)
         return
     from mmdeploy.cli.verifying import OnCluster
 
@@ -159,12 +164,18 @@ def verify(
         subject.close()
         print(_commands(subject, run.plan(subject.facts, claims, repeat), allowed, cluster))
         return
-    settings = run.Settings(timeout=_seconds("--timeout", timeout))
+    settings = run.Settings(timeout=_timeout(timeout))
     patience = _seconds("--wait", wait) if wait is not None else None
+    if save is not None:
+        _writable(save)
     with debugging(debug_logs, yes, catalog, None if targets is not None else cluster, claims, find):
         outcome, late = _attempts(find, claims, repeat, Budget(allowed, whole=budget is not None), settings, patience)
-    if save is not None:
-        _save(save, outcome)
+    try:
+        if save is not None:
+            _save(save, outcome)
+    except UsageError:
+        _show(run.document(outcome, strict), output, strict, verbose)  # what was asked for, and paid for, all the same
+        raise
     _conclude(outcome, output, strict, verbose, late=late)
 
 
@@ -177,8 +188,14 @@ def _alone(option: str, others: Mapping[str, object]) -> None:
             raise UsageError(f"has no effect with {option}", origin=name, next_step=f"leave {name} or {option} out")
 
 
-def _words(said: list[str] | None) -> tuple[str, ...]:
-    return tuple(word.strip() for item in said or () for word in item.split(",") if word.strip())
+def _words(option: str, said: list[str] | None) -> tuple[str, ...]:
+    """Raises `UsageError` for an option that is given and says nothing: it would mean all."""
+    from mmdeploy.errors import UsageError
+
+    found = tuple(word.strip() for item in said or () for word in item.split(",") if word.strip())
+    if said and not found:
+        raise UsageError("names no claim", origin=option, next_step=f"{option} stages,kv")
+    return found
 
 
 def _finder(
@@ -223,6 +240,16 @@ def _seconds(option: str, said: str) -> float:
         return seconds(said)
     except ValueError:
         raise UsageError(f"{said!r} is no duration", origin=option, nearest=["30s", "5m", "1h"]) from None
+
+
+def _timeout(said: str) -> float:
+    """Raises `UsageError` for none, and for more than a day: no request takes that."""
+    from mmdeploy.errors import UsageError
+
+    found = _seconds("--timeout", said)
+    if not 0 < found <= LONGEST_SECONDS:
+        raise UsageError(f"{said} is no time for a request", origin="--timeout", nearest=["30s", "5m", "24h"])
+    return found
 
 
 def _announce(plan: Plan, targets: Targets, budget: int) -> None:
@@ -314,18 +341,48 @@ def _teller() -> tuple[Callable[[str], None], Callable[[], None]]:
     return tell, done
 
 
+def _writable(path: Path) -> None:
+    """Raise `UsageError` where evidence could not be written: told before a request is sent."""
+    import os
+
+    from mmdeploy.errors import UsageError
+
+    place = path if path.exists() and not path.is_file() else path.parent
+    why = (
+        "it is a directory" if path.is_dir()
+        else "its directory is not there" if not path.parent.is_dir()
+        else "" if os.access(place, os.W_OK) and (not path.exists() or os.access(path, os.W_OK))
+        else "no right to write there"
+    )  # fmt: skip
+    if why:
+        raise UsageError(f"cannot be written: {why}", origin=str(path), next_step="--save a file that can be written")
+
+
 def _save(path: Path, outcome: Outcome) -> None:
+    """Whole or not at all."""
+    import contextlib
+
     from mmdeploy.errors import UsageError
     from mmdeploy.report import documents
 
+    text = documents.as_json(outcome.evidence.as_data())
+    plain = path.is_file() or not path.exists()
+    place = path.resolve()  # a link is written through
+    new = place.with_name(f"{place.name}.new") if plain else place
     try:
-        path.write_text(documents.as_json(outcome.evidence.as_data()), encoding="utf-8")
+        new.write_text(text, encoding="utf-8")
+        if plain:
+            new.replace(place)
     except OSError as problem:
+        if plain:
+            with contextlib.suppress(OSError):
+                new.unlink()
         raise UsageError(f"cannot be written: {problem.strerror}", origin=str(path)) from None
     print(f"evidence in {path}; mmdeploy verify --evidence {path} judges it again", file=sys.stderr)
 
 
-def _judged_again(catalog: Catalog, path: Path, claims: tuple[str, ...]) -> Outcome:
+def _judged_again(catalog: Catalog, path: Path, claims: tuple[str, ...], asked: bool) -> Outcome:
+    """``asked``: the claims were named, so that one whose requests were never sent is told. Raises `UsageError`."""
     import json
 
     from mmdeploy.errors import UsageError
@@ -336,19 +393,26 @@ def _judged_again(catalog: Catalog, path: Path, claims: tuple[str, ...]) -> Outc
         data = json.loads(path.read_bytes())
     except OSError as problem:
         raise UsageError(f"cannot be read: {problem.strerror}", origin=str(path)) from None
-    except ValueError as problem:
-        raise UsageError(f"is not JSON: {problem}", origin=str(path)) from None
+    except (ValueError, RecursionError) as problem:
+        raise UsageError(f"is not JSON: {str(problem)[:200]}", origin=str(path)) from None
     found = evidence.load(data, str(path))
     planned = {claim for probe in found.plan for claim in probe["claims"]}
-    return run.judge(Facts.of(catalog, found), found, [claim for claim in claims if claim in planned])
+    wanted = [claim for claim in claims if asked or claim in planned]
+    if not wanted:
+        raise UsageError("no claim that is left was verified there", origin=str(path), nearest=sorted(planned))
+    try:
+        outcome = run.judge(Facts.of(catalog, found), found, wanted, planned)
+        run.document(outcome, strict=False)
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError) as problem:
+        # The shape is right, and still its parts do not belong together.
+        why = f"{type(problem).__name__}: {str(problem)[:200]}"
+        raise UsageError(f"is no evidence that verify wrote: {why}", origin=str(path)) from None
+    return outcome
 
 
-def _conclude(outcome: Outcome, output: Form, strict: bool, verbose: bool, *, late: bool = False) -> None:
-    """Print the verdicts and end with their exit code."""
+def _show(document: Mapping[str, Any], output: Form, strict: bool, verbose: bool) -> None:
     from mmdeploy.report import documents, verdicts
-    from mmdeploy.verify import run
 
-    document = run.document(outcome, strict)
     shown = {
         Form.table: lambda: verdicts.table(document, verbose),
         Form.json: lambda: documents.as_json(document),
@@ -356,6 +420,17 @@ def _conclude(outcome: Outcome, output: Form, strict: bool, verbose: bool, *, la
         Form.markdown: lambda: verdicts.markdown(document),
     }
     print(shown[output](), end="", flush=True)
+    if not document["verdicts"]:
+        told = "; ".join(f"{item['claim']}: {item['reason']}" for item in document["notApplicable"])
+        print(f"nothing was judged, as no claim that was asked for applies: {told}", file=sys.stderr)
+
+
+def _conclude(outcome: Outcome, output: Form, strict: bool, verbose: bool, *, late: bool = False) -> None:
+    """Print the verdicts and end with their exit code."""
+    from mmdeploy.verify import run
+
+    document = run.document(outcome, strict)
+    _show(document, output, strict, verbose)
     if late:
         raise typer.Exit(124)
     if document["failed"]:

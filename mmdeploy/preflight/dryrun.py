@@ -31,8 +31,10 @@ def checks(subject: Subject) -> Iterator[Check]:
         return
     rendered = attempt(lambda: _chart(subject))
     if rendered.value is None:
-        yield Check(CATEGORY, f"chart {chart} makes objects of the values", "error", rendered.why,
-                    "look at router/values.yaml")  # fmt: skip
+        hint = "look at router/values.yaml"
+        if "://" in chart.reference:
+            hint += "; where its registry cannot be reached: --router-chart PATH takes the chart from here"
+        yield Check(CATEGORY, f"chart {chart} makes objects of the values", "error", rendered.why, hint)
     else:
         yield from _tried(subject, "object of the router", rendered.value, True)  # their fields are helm's
 

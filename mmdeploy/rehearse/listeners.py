@@ -21,6 +21,8 @@ from mmdeploy.rehearse.messages import Handler, Message, Reply, UnreachableError
 IDLE_SECONDS = 5.0
 """A connection that says nothing for so long is closed (VLLM_HTTP_TIMEOUT_KEEP_ALIVE)."""
 
+LAST_PORT = 65535
+
 BODY_LIMIT = 64 << 20
 """Bytes of a request."""
 
@@ -42,7 +44,13 @@ class Listeners:
         self._closing = False
 
     def open(self, host: str, port: int = 0) -> int:
-        """Listen; the port that it is. Raises `UsageError` for one that is taken."""
+        """Listen; the port that it is. Raises `UsageError` for one that is taken, or past the last."""
+        if port > LAST_PORT:
+            raise UsageError(
+                f"the ports from there do not suffice: the last is {LAST_PORT}",
+                origin="--port",
+                next_step="begin lower, or leave --port out, and free ports are taken",
+            )
         listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

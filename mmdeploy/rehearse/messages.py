@@ -25,9 +25,10 @@ class Message:
 
     @cached_property
     def content(self) -> Any:
-        """The body as JSON; None for a body that is none."""
+        """The body as JSON; None for a body that is none. Halves of surrogate pairs, which nobody can write down again,
+        are question marks."""
         try:
-            return json.loads(self.body)
+            return _writable(json.loads(self.body))
         except (ValueError, RecursionError):
             return None
 
@@ -57,6 +58,14 @@ class Reply:
         if isinstance(self.content, str):
             return self.content.encode()
         return json.dumps(self.content, separators=(",", ":")).encode() if self.content is not None else b""
+
+
+def _writable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_writable(key): _writable(item) for key, item in value.items()}
+    return [_writable(item) for item in value] if isinstance(value, list) else value
 
 
 Handler = Callable[[Message], Reply]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from mmdeploy.errors import UsageError
 from mmdeploy.intended import ROLES
 from mmdeploy.rehearse.settings import PodSettings, Settings
 
@@ -61,12 +63,21 @@ def text(content: Mapping[str, Any]) -> str:
 
 
 def write(path: Path, content: Mapping[str, Any]) -> None:
-    """Write the file, whole or not at all; the bundle's directory is named as seen from it."""
+    """Write the file, whole or not at all; the bundle's directory is named as seen from it. Raises `UsageError`."""
     if "bundle" in content:
         content = {**content, "bundle": _seen_from(path.parent.absolute(), Path(content["bundle"]))}
     new = path.with_name(path.name + ".new")
-    new.write_text(text(content), encoding="utf-8")
-    new.replace(path)
+    try:
+        new.write_text(text(content), encoding="utf-8")
+        new.replace(path)
+    except OSError as problem:
+        with contextlib.suppress(OSError):
+            new.unlink()
+        raise UsageError(
+            f"cannot be written: {problem.strerror}",
+            origin=str(path),
+            next_step="name a file in a directory that is there",
+        ) from None
 
 
 def _seen_from(place: Path, directory: Path) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from mmdeploy.report.differences import folded
 from mmdeploy.report.findings import clean
 from mmdeploy.report.terminal import style
 
@@ -46,7 +47,7 @@ class Lines:
     def _line(self, stage: str, said: str) -> str:
         label = "" if stage == self._labelled else stage
         self._labelled = stage
-        return f"{style(f'{label:<{_STAGE}}', 'bold')}{said}".rstrip()
+        return folded(said, style(f"{label:<{_STAGE}}", "bold"), " " * (_STAGE + _VERB)).rstrip()
 
     def _target(self, event: Data) -> Iterator[str]:
         yield from target(event)
@@ -112,7 +113,7 @@ class Lines:
         for line in event["log"]:
             yield " " * _STAGE + "  " + style("| ", "dim") + clean(line)
         if event["hint"]:
-            yield " " * _STAGE + " " * _VERB + clean(event["hint"])
+            yield folded(clean(event["hint"]), " " * (_STAGE + _VERB), " " * (_STAGE + _VERB))
 
     def _warning(self, event: Data) -> Iterator[str]:
         yield self._line("", style("warning: ", "yellow") + clean(event["text"]))

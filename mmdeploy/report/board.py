@@ -9,6 +9,7 @@ from typing import Any
 
 from mmdeploy.report import durations
 from mmdeploy.report.findings import clean
+from mmdeploy.report.waits import PLACES
 
 _PARTS = ("encode", "prefill", "decode", "router", "pool", "model")
 _OVER = ("ready", "gone", "stopping", "ended")
@@ -78,7 +79,9 @@ class Board:
         found: list[tuple[str, str]] = []
         for role in sorted(self._parts, key=_place):
             part = self._parts[role]
-            found.append(("ready" if part.ready else "role", _cut(f"{role:<8} {part.summary}", columns)))
+            found.append(
+                ("ready" if part.ready else "role", _cut(f"{PLACES.get(role, role):<8} {part.summary}", columns))
+            )
             found += self._things(part, columns, now)
         if len(found) > height > 1:
             left = len(found) - height + 1

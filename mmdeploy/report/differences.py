@@ -57,38 +57,38 @@ def _step(step: Data, verbose: bool, indent: str = "  ") -> Iterator[str]:
     yield _head(step["verb"], f"{step['kind']}/{step['name']}", indent=indent)
     inner = indent + "    "
     if step["immutable"]:
-        yield _folded(f"{step['immutable']}: {_RECREATED}", inner)
+        yield folded(f"{step['immutable']}: {_RECREATED}", inner)
     for change in step["changes"]:
         yield from _change(change, inner, verbose)
     silent = [name for name in step["managers"] if name not in {change["manager"] for change in step["changes"]}]
     if silent and step["changes"]:
-        yield _folded(f"set by {', '.join(silent)}", inner)
+        yield folded(f"set by {', '.join(silent)}", inner)
     if step["needs"]:
         why = "" if step["immutable"] and step["needs"] == "--recreate" else f": {_WHY[step['needs']]}"
-        yield _folded(style(f"needs {step['needs']}", "red") + why, inner)
+        yield folded(style(f"needs {step['needs']}", "red") + why, inner)
     for change in step["foreign"]:
         said = f"{_value(change['after'])} (by {change['manager']})"
-        yield _folded(f": {clean(said)}", inner + style("left alone: ", "dim"), inner + "  ", clean(change["path"]))
+        yield folded(f": {clean(said)}", inner + style("left alone: ", "dim"), inner + "  ", clean(change["path"]))
 
 
 def _release(release: Data, verbose: bool) -> Iterator[str]:
     yield _head(release["verb"], f"Helm release {release['name']}")
     inner = "      "
     if release["deployed"]:
-        yield _folded(f"{release['deployed']} is {release['status']}; apply installs {release['chart']}", inner)
+        yield folded(f"{release['deployed']} is {release['status']}; apply installs {release['chart']}", inner)
     else:
-        yield _folded(f"chart {release['chart']}", inner)
+        yield folded(f"chart {release['chart']}", inner)
     if verbose or not release["objects"]:
         for change in release["values"]:
             yield from _change({**change, "path": f"values: {change['path']}"}, inner, verbose)
     for step in release["objects"]:
         yield from _step(step, verbose, "      ")
     for name in release["restart"]:
-        yield _folded(f"Deployment/{name} reads this only when it starts: apply starts its pods anew", inner)
+        yield folded(f"Deployment/{name} reads this only when it starts: apply starts its pods anew", inner)
     if release["needs"]:
-        yield _folded(style(f"needs {release['needs']}", "red") + ": mmdeploy did not install it", inner)
+        yield folded(style(f"needs {release['needs']}", "red") + ": mmdeploy did not install it", inner)
     for note in release["notes"]:
-        yield _folded(f"note: {note}", inner)
+        yield folded(f"note: {note}", inner)
 
 
 def _change(change: Data, indent: str, verbose: bool) -> Iterator[str]:
@@ -102,7 +102,7 @@ def _change(change: Data, indent: str, verbose: bool) -> Iterator[str]:
         said = ""
     else:
         said = f"{_value(before)} → {_value(after)}" if before != after else f"{_value(after)}, changed"
-    yield _folded(f": {clean(said)}{told}" if said else f":{told}", indent, path=path)
+    yield folded(f": {clean(said)}{told}" if said else f":{told}", indent, path=path)
     if lines and (verbose or not said):
         for line in lines:
             colour = {"+": "green", "-": "red"}.get(line[:1], "dim")
@@ -122,17 +122,17 @@ def _value(value: Any) -> str:
 
 def _summary(document: Data) -> Iterator[str]:
     for note in document["notes"]:
-        yield _folded(f"note: {note}", "", "      ")
+        yield folded(f"note: {note}", "", "      ")
     changes = [change for step in _all_steps(document) for change in step["changes"]]
     if any(change["cause"] in _CAUSES for change in changes):
         clashes = any(step["needs"] == "--force-conflicts" for step in _all_steps(document))
-        yield _folded(f"{_LEGEND}{', with --force-conflicts' if clashes else ''}", "")
+        yield folded(f"{_LEGEND}{', with --force-conflicts' if clashes else ''}", "")
     counts = [f"{count} {_WORDS[verb]}" for verb, count in document["counts"].items()]
     release = document["release"]
     if release:
         counts.append(f"router {_WORDS[release['verb']]}")
     if document["different"]:
-        yield style(_folded(", ".join(counts), ""), "yellow")
+        yield style(folded(", ".join(counts), ""), "yellow")
     else:
         yield style("nothing differs", "green") + f" ({', '.join(counts)})"
 
@@ -146,7 +146,7 @@ _JOINTS: Final = re.compile(r"(?=\.[A-Za-z])|(?=\[)")
 """Where a path may be broken."""
 
 
-def _folded(said: str, indent: str, hanging: str | None = None, path: str = "") -> str:
+def folded(said: str, indent: str, hanging: str | None = None, path: str = "") -> str:
     """A path and what is said of it on one line, or on several where the terminal is narrower."""
     rest = indent + "  " if hanging is None else hanging
     room = max(40, width())

@@ -76,9 +76,11 @@ class _Screen:
 
     def _drift(self, drift: Sequence[Mapping[str, Any]] | None) -> Iterator[str]:
         if drift is None:
-            yield from self._field("drift", "not known: mmdeploy has not applied it")
+            never = self._document["lastApply"] is None
+            why = "mmdeploy has not applied it" if never else "the last apply did not finish"
+            yield from self._field("drift", f"not known: {why}")
         elif not drift:
-            yield from self._field("drift", "none")
+            yield from self._field("drift", "none (the router's objects: mmdeploy diff)")
         for number, item in enumerate(drift or ()):
             name = f"{item['kind']}/{item['name']}"
             said = f"{name} is gone" if item["gone"] else f"{name}: {'; '.join(map(_change, item['changes']))}"

@@ -14,6 +14,8 @@ QUIET: Final = frozenset({
     "selecting", "unreported", "gone", "ended", "stopping",
 })  # fmt: skip
 """Phases that need no line of their own: the line of their role counts them."""
+PLACES: Final = {"ending": "until gone"}
+"""What stands in a role's place where the wait is not for one."""
 _SIGN_SECONDS: Final = 1
 """A role's line says for how long it has been so, from here on."""
 
@@ -45,4 +47,4 @@ class WaitLines:
     def _line(self, role: str, said: str) -> str:
         label = "" if self._labelled else "wait"
         self._labelled = True
-        return f"{style(f'{label:<14}', 'bold')}{role:<12}{said}".rstrip()
+        return f"{style(f'{label:<14}', 'bold')}{PLACES.get(role, role):<12}{said}".rstrip()

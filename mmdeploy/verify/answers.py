@@ -109,7 +109,7 @@ def _plain(value: Any, depth: int = 0) -> Any:
     """What a server says, as it can be kept, added and printed: no number that is none or that no counter holds, no
     half of a surrogate pair, nothing nested without end; null in their place. Servers are not trusted to be well."""
     if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return value if -LARGEST_NUMBER < value < LARGEST_NUMBER else None
     if isinstance(value, (dict, list)) and depth >= DEEPEST:

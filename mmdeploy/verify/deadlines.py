@@ -68,7 +68,7 @@ def _watched(connection: HTTPConnection) -> Deadline | None:
 class Plain(HTTPConnection):
     """HTTP."""
 
-    def getresponse(self) -> HTTPResponse:
+    def getresponse(self) -> HTTPResponse:  # type: ignore[override]  # as urllib3 has it
         """As urllib3's, with an end."""
         deadline = _watched(self)
         answer = super().getresponse()
@@ -80,7 +80,7 @@ class Plain(HTTPConnection):
 class Secure(HTTPSConnection):
     """HTTPS."""
 
-    def getresponse(self) -> HTTPResponse:
+    def getresponse(self) -> HTTPResponse:  # type: ignore[override]  # as urllib3 has it
         """As urllib3's, with an end."""
         deadline = _watched(self)
         answer = super().getresponse()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from mmdeploy.errors import ClusterError, UsageError
 from mmdeploy.verify.evidence import Evidence, Observation
 from mmdeploy.verify.facts import Facts
 from mmdeploy.verify.judges import CLAIMS
+from mmdeploy.verify.judges.findings import not_sent
 from mmdeploy.verify.probes import Probe, serving
 from mmdeploy.verify.session import BarredError, BudgetSpentError, Clock, Session
 from mmdeploy.verify.verdicts import CONTRADICTED, NOT_OBSERVABLE, NotApplicable, Verdict, amount
@@ -216,14 +217,18 @@ def _alive(evidence: Evidence, facts: Facts) -> None:
         )
 
 
-def judge(catalog_facts: Facts, evidence: Evidence, claims: Iterable[str]) -> Outcome:
-    """The verdicts of all claims, in order."""
+def judge(
+    catalog_facts: Facts, evidence: Evidence, claims: Iterable[str], planned: Container[str] | None = None
+) -> Outcome:
+    """The verdicts of all claims, in order; of one that is not ``planned``, that it cannot be seen."""
     verdicts: list[Verdict] = []
     inapplicable: list[NotApplicable] = []
     for name in claims:
         found = CLAIMS[name].judged(evidence, catalog_facts)
         if isinstance(found, NotApplicable):
             inapplicable.append(found)
+        elif planned is not None and name not in planned:
+            verdicts.append(not_sent(name, evidence))
         else:
             verdicts.append(_with_right(found, evidence))
     return Outcome(evidence, tuple(verdicts), tuple(inapplicable))
@@ -249,7 +254,7 @@ def document(outcome: Outcome, strict: bool) -> dict[str, Any]:
         "kind": "Verdicts",
         "deployment": {key: targets[key] for key in ("model", "topology", "server", "release", "where")},
         "counts": counts,
-        "failed": bool(outcome.contradicted) or (strict and bool(outcome.unseen)),
+        "failed": bool(outcome.contradicted) or (strict and (bool(outcome.unseen) or not outcome.verdicts)),
         "verdicts": [{"title": CLAIMS[item.claim].title, **item.as_data()} for item in outcome.verdicts],
         "notApplicable": [{"claim": item.claim, "reason": item.reason} for item in outcome.inapplicable],
         "spent": {

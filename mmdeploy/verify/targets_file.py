@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from mmdeploy import documents
 from mmdeploy.catalog.metrics import Metrics
 from mmdeploy.documents import Document, KeyPath
 from mmdeploy.errors import UsageError
-from mmdeploy.verify.targets import KIND, SCHEMA_VERSION, Endpoint, Pod, Targets, host_port
+from mmdeploy.verify.targets import KIND, SCHEMA_VERSION, VARIABLE, Endpoint, Pod, Targets, host_port, token
 from mmdeploy.words import nearest
 
 if TYPE_CHECKING:
@@ -35,6 +36,10 @@ _NEEDED = ("model", "topology", "server", "release", "entry", "roles")
 _ENDPOINT = ("url", "token")
 _PICKER = ("name", "metrics", "token")
 _POD = ("name", "url", "engine", "metrics", "address", "log", "token")
+_TAKEN = ("entry", "gateway", "picker")
+"""Names that requests and pages have in the evidence."""
+_LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+"""Of a host's name: RFC 1123 §2.1, and the underscores that some resolvers know."""
 _HINT = "guides/verifying.md shows a whole targets file"
 
 
@@ -61,6 +66,7 @@ class _Reader:
         self.catalog = catalog
         self.ready = ready
         self.names: dict[str, KeyPath] = {}
+        self.urls: dict[str, KeyPath] = {}
 
     def targets(self) -> Targets:
         top = self._mapping(self.document.value, (), _TOP)
@@ -106,13 +112,14 @@ class _Reader:
     def _pod(self, said: Any, role: str, path: KeyPath) -> Pod:
         item = self._mapping(said, path, _POD)
         name = self._name(item, path)
-        token = self._token(item, path)
-        url = self._url(item, (*path, "url"))
-        engine = Endpoint(f"{name} engine", self._url(item, (*path, "engine"))) if "engine" in item else None
+        secret = self._token(item, path)
+        url = self._base(item, (*path, "url"))
+        self._only(url, (*path, "url"))
+        engine = Endpoint(f"{name} engine", self._base(item, (*path, "engine"))) if "engine" in item else None
         metrics = self._url(item, (*path, "metrics")) if "metrics" in item else url + self._metrics_path(role)
         address = self._text(item, (*path, "address")) if "address" in item else host_port(url)
         return Pod(
-            name, role, Endpoint(name, url), Endpoint(name, metrics, token), engine, address, log=self._log(item, path)
+            name, role, Endpoint(name, url), Endpoint(name, metrics, secret), engine, address, log=self._log(item, path)
         )
 
     def _log(self, item: Mapping[str, Any], path: KeyPath) -> str:
@@ -121,7 +128,7 @@ class _Reader:
             return ""
         said = self._text(item, (*path, "log"))
         if said.startswith(("http://", "https://")):
-            return self._url(item, (*path, "log"))
+            return self._url(item, (*path, "log"), query=True)
         place = self.path.parent / said
         if self.ready and not place.is_file():
             raise self._wrong(
@@ -141,10 +148,13 @@ class _Reader:
 
     def _endpoint(self, said: Any, name: str, path: KeyPath) -> Endpoint:
         item = self._mapping(said, path, _ENDPOINT)
-        return Endpoint(name, self._url(item, (*path, "url")), self._token(item, path))
+        return Endpoint(name, self._base(item, (*path, "url")), self._token(item, path))
 
     def _name(self, item: Mapping[str, Any], path: KeyPath) -> str:
         name = self._text(item, (*path, "name"))
+        if name in _TAKEN or not name.isprintable() or " " in name:
+            why = "stands for another part of the deployment" if name in _TAKEN else "is no name"
+            raise self._wrong((*path, "name"), f"{name!r} {why}", hint="call it as its pod is called: decode-0")
         if name in self.names:
             raise self._wrong((*path, "name"), f"{name} is listed twice; the other is on line "
                               f"{self.document.line(self.names[name])}")  # fmt: skip
@@ -163,6 +173,13 @@ class _Reader:
                 near=["env:NAME", "file:PATH"],
                 hint="put the token into a variable or a file of its own, and name that",
             )
+        if kind == "env" and not re.fullmatch(VARIABLE, name):
+            raise self._wrong(
+                (*path, "token"),
+                f"{name!r} is no name of a variable",
+                near=["env:NAME", "file:PATH"],
+                hint="letters, digits and _, and no digit first",
+            )
         if self.ready and kind == "env" and not os.environ.get(name):
             raise self._wrong(
                 (*path, "token"),
@@ -171,19 +188,42 @@ class _Reader:
             )
         if self.ready and kind == "file" and not Path(name).is_file():
             raise self._wrong((*path, "token"), f"{name} is no file", hint="a file that holds the token, or env:NAME")
+        if self.ready:
+            token(Endpoint(str(item.get("name", path[-1])), "", said))
         return said
 
-    def _url(self, item: Mapping[str, Any], path: KeyPath) -> str:
+    def _base(self, item: Mapping[str, Any], path: KeyPath) -> str:
+        """An address that paths of requests are put behind."""
+        found = self._url(item, path)
+        if urlsplit(found).path.endswith("/v1"):
+            raise self._wrong(
+                path, f"{found} ends with /v1, with which the paths of requests begin", near=[found.removesuffix("/v1")]
+            )
+        return found
+
+    def _only(self, url: str, path: KeyPath) -> None:
+        key = url.lower()
+        if key in self.urls:
+            line = self.document.line(self.urls[key])
+            raise self._wrong(path, f"{url} is the address of another pod, on line {line}", hint="give each pod's own")
+        self.urls[key] = path
+
+    def _url(self, item: Mapping[str, Any], path: KeyPath, *, query: bool = False) -> str:
         said = self._text(item, path)
+        near = ["http://127.0.0.1:8000"]
         try:
             parts = urlsplit(said)
             port = parts.port
         except ValueError:
-            raise self._wrong(path, f"{said!r} is no address", near=["http://127.0.0.1:8000"]) from None
-        if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-            raise self._wrong(path, f"{said!r} is no http address", near=["http://127.0.0.1:8000"])
+            raise self._wrong(path, f"{said!r} is no address", near=near) from None
         if "@" in parts.netloc:
             raise self._wrong(path, "a password does not stand in an address", hint="token: env:NAME, or file:PATH")
+        if parts.scheme not in ("http", "https") or port == 0 or not _host(parts.hostname or ""):
+            raise self._wrong(path, f"{said!r} is no http address", near=near)
+        if not re.fullmatch(r"[!-~]+", said):
+            raise self._wrong(path, f"{said!r} holds a character that no address has", near=near)
+        if "#" in said or ("?" in said and not query):
+            raise self._wrong(path, f"{said!r} has a query or a fragment, and paths are put behind it", near=near)
         return said.rstrip("/")
 
     def _text(self, item: Mapping[str, Any], path: KeyPath) -> str:
@@ -224,3 +264,10 @@ class _Reader:
         self, path: KeyPath, found: str, near: tuple[str, ...] | list[str] = (), hint: str = _HINT
     ) -> UsageError:
         return UsageError(found, origin=self.document.origin(path), nearest=near, next_step=hint)
+
+
+def _host(name: str) -> bool:
+    """Whether something can be called so: a name, or an address."""
+    if ":" in name:
+        return bool(re.fullmatch(r"[0-9a-f:.]+(%[\w.-]+)?", name))
+    return len(name) < 254 and bool(re.fullmatch(rf"{_LABEL}(?:\.{_LABEL})*\.?", name))

@@ -80,7 +80,8 @@ def edit(plane: ControlPlane, namespace: str) -> Edit:
 
 def test_everything_is_new_where_not_even_the_namespace_is(plane: ControlPlane, tmp_path: Path) -> None:
     document = told(plane, render(plane, tmp_path / "bundle", "nowhere", "-t", "aggregation"))
-    assert document["counts"] == {"create": 3}
+    assert document["counts"] == {"create": 4}
+    assert step(document, "Secret/llm-d-hf-token")["needs"] == "--hf-token-from"
     assert step(document, "Namespace/nowhere")["verb"] == "create"
     assert document["release"]["verb"] == "create"
 
@@ -112,6 +113,17 @@ def test_another_spelling_of_the_same_is_no_difference(plane: ControlPlane, bund
     container["resources"]["limits"]["cpu"] = f"{int(container['resources']['limits']['cpu']) * 1000}m"
     path.write_text(yaml.safe_dump(content), encoding="utf-8")
     assert diff(plane, bundle).code == 0
+
+
+def test_a_token_that_is_missing_is_a_difference(plane: ControlPlane, bundle: Path, namespace: str) -> None:
+    plane.kubectl("delete", "secret", "llm-d-hf-token", "-n", namespace)
+    found = step(told(plane, bundle), "Secret/llm-d-hf-token")
+    assert (found["stage"], found["verb"], found["needs"]) == ("secret", "create", "--hf-token-from")
+    assert "needs --hf-token-from: the model servers read their token from it" in diff(plane, bundle).out
+    plane.kubectl("create", "secret", "generic", "llm-d-hf-token", "--from-literal=OTHER=hf_other", "-n", namespace)
+    ran = diff(plane, bundle)
+    assert "data.HF_TOKEN: added <masked>" in ran.out
+    assert "hf_other" not in ran.out + ran.err
 
 
 # ------------------------------------------------------------------------------------------------------ whose doing
