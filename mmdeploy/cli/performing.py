@@ -189,6 +189,6 @@ def words(option: str, values: Sequence[str]) -> list[str]:
 
 
 __all__ = [
-    "Blueprints", "Context", "Form", "Kubeconfig", "Output", "Show", "Timeout", "Verbose", "Yes", "agreed", "beginning", "command",
-    "connected", "must_be_answerable", "words",
+    "Blueprints", "Context", "Form", "Kubeconfig", "Output", "Show", "Timeout", "Verbose", "Yes", "agreed", "beginning",
+    "command", "connected", "must_be_answerable", "words",
 ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -83,6 +84,7 @@ class OnCluster:
         """Raise `UsageError` for words that mean nothing."""
         from mmdeploy.errors import UsageError
         from mmdeploy.verify.cluster.rights import WAYS
+        from mmdeploy.verify.targets import VARIABLE
         from mmdeploy.words import nearest
 
         if self.via is not None and self.via not in WAYS and not self.via.startswith(("http://", "https://")):
@@ -94,6 +96,12 @@ class OnCluster:
             raise UsageError(
                 "a token does not stand on the command line", origin="--metrics-token",
                 nearest=["env:NAME", "file:PATH"],
+            )  # fmt: skip
+        kind, _, name = (self.token or "").partition(":")
+        if self.token is not None and (not name or (kind == "env" and not re.fullmatch(VARIABLE, name))):
+            raise UsageError(
+                f"{name!r} is no name of a {'variable' if kind == 'env' else 'file'}", origin="--metrics-token",
+                nearest=["env:NAME", "file:PATH"], next_step="a variable: letters, digits and _, and no digit first",
             )  # fmt: skip
 
     def connected(self) -> Session:

@@ -66,6 +66,8 @@ def write(path: Path, content: Mapping[str, Any]) -> None:
     """Write the file, whole or not at all; the bundle's directory is named as seen from it. Raises `UsageError`."""
     if "bundle" in content:
         content = {**content, "bundle": _seen_from(path.parent.absolute(), Path(content["bundle"]))}
+    if path.is_dir():
+        raise UsageError("is a directory", origin=str(path), next_step="name a file in it")
     new = path.with_name(path.name + ".new")
     try:
         new.write_text(text(content), encoding="utf-8")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from mmdeploy.apply import events
 from mmdeploy.report.applied import Lines
 
@@ -74,3 +76,24 @@ def test_a_failure_while_waiting_shows_the_end_of_its_log() -> None:
 def test_what_a_cluster_says_does_not_write_on_the_terminal() -> None:
     (said,) = lines(events.Warned("a\x1b[2Jb"))
     assert "\x1b" not in said
+
+
+def test_a_dry_run_says_what_would_be_done() -> None:
+    said = lines(
+        events.Applied("secret", "Secret", "token", "would-be-created"),
+        events.Applied("model-servers", "Deployment", "mm-decode", "unchanged"),
+        events.Finished(1, 1, 0.5),
+    )
+    assert said == [
+        "secret        to create   Secret/token",
+        "model-servers unchanged   Deployment/mm-decode",
+        "",
+        "done  1 would change, 1 unchanged (0.5 s)",
+    ]
+
+
+def test_long_lines_are_folded_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mmdeploy.report.differences.width", lambda: 80)
+    said = lines(events.Warned(" ".join(["word"] * 40)))
+    assert max(len(line) for each in said for line in each.splitlines()) <= 80
+    assert sum(each.count("word") for each in said) == 40

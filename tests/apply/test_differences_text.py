@@ -113,3 +113,11 @@ def test_why_it_is_made_anew_and_what_that_needs() -> None:
     shown = " ".join(text(document(item)).split())
     assert "spec.selector cannot be changed once the object is there: it is deleted and made anew" in shown
     assert "needs --recreate 1 to recreate" in shown
+
+
+def test_drift_that_stops_an_apply_names_the_option() -> None:
+    drift = change("spec.replicas", 3, 1, cause="drift", manager="kubectl")
+    assert "put back what was rendered, with --force-conflicts\n" in text(
+        document(step("conflict", drift, needs="--force-conflicts"))
+    )
+    assert "put back what was rendered\n" in text(document(step("update", drift)))

@@ -124,3 +124,12 @@ def test_entries_are_updated_and_struck_by_key() -> None:
 def test_pods_of_another_deployment_with_the_same_labels_are_not_waited_for(owner: str, yes: bool) -> None:
     pod = {"metadata": {"name": "x", "ownerReferences": [{"kind": "ReplicaSet", "name": owner}]}}
     assert Ending({"app": "mm"}, "mm-decode").has(pod) is yes
+
+
+def test_an_apply_is_finished_when_all_that_it_listed_was_written() -> None:
+    entry = Entry("model-servers", "apps/v1", "Deployment", "mm-decode", "uid")
+    whole = Inventory("mm", "serving", (entry,), HelmRelease("mm", "chart"), ("router", "model-servers"))
+    assert whole.finished
+    assert not replace(whole, stages=("router",)).finished
+    assert not replace(whole, stages=("model-servers",)).finished
+    assert not replace(whole, entries=(replace(entry, uid=""),)).finished

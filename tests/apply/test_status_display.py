@@ -69,3 +69,9 @@ def test_what_nobody_knows_is_said_so() -> None:
     assert "  last apply  not by mmdeploy" in text
     assert "  drift       not known: mmdeploy has not applied it" in text
     assert "  release     unknown: odd" in text
+
+
+def test_an_apply_that_was_stopped_is_not_one_that_never_was() -> None:
+    text = status.text({**DOCUMENT, "drift": None}, 200)
+    assert "  drift       not known: the last apply did not finish" in text
+    assert "not applied" not in text

@@ -232,3 +232,26 @@ def test_only_and_skip_choose_stages(
     assert set(kept(admin, namespace)["stages"]) == {"crds", "namespace", "secret", "router", "model-servers"}
     wait("the model server's pod", lambda: len([n for n in everything(admin, namespace) if n.startswith("Pod/")]) == 2)
     succeeded(delete(plane, bundle, user=deployer))
+
+
+def test_deleting_what_is_not_there_is_no_error(plane: ControlPlane, namespace: str, bundle: Path) -> None:
+    ran = succeeded(delete(plane, bundle))
+    assert f"nothing to delete: there is no deployment {NAME} in namespace {namespace}" in ran.err
+    assert [event["event"] for event in ran.events] == ["finished"]
+    assert mmdeploy(plane, "delete", "-n", namespace, "-y").code == 0
+    succeeded(apply(plane, bundle, "--no-wait", "--hf-token-from", "env:T", environ={"T": "hf_0123456789secret"}))
+    unnamed = mmdeploy(plane, "delete", "-n", namespace, "-y")
+    assert (unnamed.code, f"--name {NAME}" in unnamed.err) == (2, True)
+    succeeded(delete(plane, bundle))
+
+
+def test_a_plan_tells_that_the_token_is_another(plane: ControlPlane, namespace: str, bundle: Path) -> None:
+    words = ("--no-wait", "--hf-token-from", "env:T")
+    succeeded(apply(plane, bundle, *words, environ={"T": "hf_0123456789secret"}))
+    ran = succeeded(apply(plane, bundle, *words, environ={"T": "hf_9876543210secret"}))
+    verbs = {event["kind"]: event["verb"] for event in ran.of("planned")}
+    assert verbs["Secret"] == "update"
+    again = succeeded(apply(plane, bundle, *words, environ={"T": "hf_9876543210secret"}))
+    assert {event["verb"] for event in again.of("planned")} == {"unchanged"}
+    assert "9876543210" not in ran.out + ran.err
+    succeeded(delete(plane, bundle))

@@ -17,6 +17,7 @@ from tests.rig import engines, users
 from tests.rig.api import wait
 from tests.rig.bundles import AGGREGATION, CHART, E_PD, ROOT, bundle, put
 from tests.rig.controlplane import ControlPlane
+from tests.rig.deploying import hold_token
 from tests.rig.sets import Sets
 from tests.rig.workloads import pods, ready_pods
 
@@ -52,6 +53,9 @@ def test_a_bundle_that_serves(
     made = bundle(AGGREGATION, namespace, tmp_path)
     put(plane, made, namespace, deployer)
     wait("9 pods are ready", lambda: ready_pods(plane.api(), namespace, 9))
+    (note,) = document(plane, made, user=deployer)["notes"]
+    assert note.startswith("Secret/llm-d-hf-token is missing")
+    hold_token(plane.api(), namespace)
     found = document(plane, made, user=deployer)
     assert (found["schemaVersion"], found["kind"], found["ready"], found["notes"]) == (1, "Status", True, [])
     (decode,) = found["roles"]
@@ -99,6 +103,24 @@ def test_what_mmdeploy_applied_is_known_with_its_drift(
     assert [(change["path"], change["applied"], change["live"]) for change in drift["changes"]] == [
         ("spec.replicas", 8, 7)
     ]  # fmt: skip
+
+
+def test_an_apply_that_was_stopped_is_told_from_one_that_never_was(
+    plane: ControlPlane, namespace: str, custom_resources: None, tmp_path: Path
+) -> None:
+    """Killed before any model server: what is wanted is in the inventory's spec, 2 encode and 8 decode pods."""
+    made = bundle(E_PD, namespace, tmp_path)
+    hold_token(plane.api(), namespace)
+    command = [sys.executable, "-m", "mmdeploy", "apply", str(made), "-y", "--router-chart", str(CHART), "-o", "jsonl"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=plane.environment()) as running:
+        assert running.stdout
+        next(line for line in running.stdout if '"stage-started"' in line and '"router"' in line)
+        running.kill()
+    text = status(plane, "-n", namespace).stdout
+    assert "not known: the last apply did not finish" in text
+    assert "note        the last apply did not finish, or is under way (stages done: " in text
+    assert "  encode  0/2" in text
+    assert "  decode  0/8" in text
 
 
 def test_what_starts_is_said_with_its_phase_and_since_when(plane: ControlPlane, namespace: str, tmp_path: Path) -> None:

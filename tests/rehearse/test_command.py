@@ -142,6 +142,8 @@ def test_faults_are_listed_for_people_and_machines() -> None:
     assert (listed["schemaVersion"], listed["kind"]) == (1, "Faults")
     assert len(listed["faults"]) == len(told.stdout.splitlines()) - 1
     assert all(fault["done"].endswith(".") for fault in listed["faults"])
+    assert [fault["fault"] for fault in listed["faults"] if fault["loaded"]] == ["producer-order"]
+    assert "producer-order: only under the load of others" in told.stderr
 
 
 @pytest.mark.parametrize(
@@ -202,3 +204,37 @@ def _resident(process: int) -> int:
     """Kilobytes."""
     status = Path(f"/proc/{process}/status").read_text()
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [("none/targets.yaml", "cannot be written"), ("there", "is a directory"), (".", "is a directory")],
+)
+def test_targets_that_cannot_be_written_leave_nothing(place: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    done = run(BUNDLE, "--write-targets", place, "--", "true", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert [item.name for item in tmp_path.iterdir()] == ["there"]
+
+
+def test_ports_past_the_last_are_told() -> None:
+    done = run(BUNDLE, "--port", "65530", "--", "true")  # 65535 is the last, and ten pods and the router want more
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--port" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_command_too(stop: signal.Signals, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "import os, time; print(os.getpid(), flush=True); time.sleep(60)"]
+    words = [*MMDEPLOY, "rehearse", BUNDLE, "--", *command]
+    around = {**environment(), "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=around) as process:
+        assert process.stdout
+        child = int(process.stdout.readline())
+        process.send_signal(stop)
+        assert process.wait(20) == 128 + stop
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)
+    assert list(tmp_path.iterdir()) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import socket
@@ -134,7 +135,8 @@ def test_nothing_that_answers_is_exit_5(tmp_path: Path, sound: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     file = tmp_path / "targets.yaml"
-    text = re.sub(r"127\.0\.0\.1:\d+", f"127.0.0.1:{port}", sound.read_text(encoding="utf-8"))
+    hosts = itertools.count(2)  # of pods, no two have one address
+    text = re.sub(r"127\.0\.0\.1:\d+", lambda _: f"127.0.0.{next(hosts)}:{port}", sound.read_text(encoding="utf-8"))
     file.write_text(text, encoding="utf-8")
     done = run("verify", "--targets", file)
     assert (done.status, done.stdout) == (5, "")

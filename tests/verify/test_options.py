@@ -60,6 +60,8 @@ def test_printed_commands_need_no_token(tmp_path: Path) -> None:
         (("--for", "jo"), "--for: belongs to --print-rbac"),
         (("--evidence", "e.json", "--print-commands"), "--print-commands: has no effect with --evidence"),
         ((str(BUNDLE), "--evidence", "e.json"), "BUNDLE: has no effect with --evidence"),
+        (("--evidence", "e.json", "--repeat", "3"), "--repeat: has no effect with --evidence"),
+        (("--evidence", "e.json", "--model", "m"), "--model: has no effect with --evidence"),
     ],
 )
 def test_what_has_no_effect_is_refused(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
@@ -92,3 +94,38 @@ def test_yaml_and_json_hold_the_same_rights() -> None:
     document = run("verify", str(BUNDLE), "--print-rbac", "--debug-logs", "-o", "json")
     assert list(yaml.safe_load_all(text.stdout)) == json.loads(document.stdout)["items"]
     assert text.stdout.startswith("# Rights to verify ")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--only", ""), "--only: names no claim"),
+        (("--only", ","), "--only: names no claim"),
+        (("--skip", " , "), "--skip: names no claim"),
+        (("--timeout", "0"), "--timeout: 0 is no time for a request"),
+        (("--timeout", "9" * 30), "is no time for a request"),
+        (("--timeout", "25h"), "is no time for a request"),
+        (("--save", "/nowhere/at/all/e.json"), "/nowhere/at/all/e.json: cannot be written: its directory is not there"),
+        (("--save", "/"), "cannot be written: it is a directory"),
+    ],
+)
+def test_words_that_mean_nothing_are_told_before_anything_is_sent(
+    words: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    done = run("verify", "--targets", targets(tmp_path), *words)
+    assert (done.status, done.stdout) == (2, "")  # not 5: nothing listens at port 9, and nobody asked
+    assert said in " ".join(done.stderr.split())
+
+
+def test_a_token_that_a_shell_would_run_is_refused() -> None:
+    done = run("verify", "--metrics-token", "env:X$(touch owned)", "--print-commands")
+    assert (done.status, done.stdout) == (2, "")
+    assert "is no name of a variable" in done.stderr
+
+
+def test_commands_end_where_the_budget_does(tmp_path: Path) -> None:
+    done = run("verify", "--targets", targets(tmp_path), "--print-commands", "--budget", "1")
+    assert done.status == 0, done.stderr
+    posts = [line for line in done.stdout.splitlines() if "-X POST" in line]
+    assert len(posts) == 1
+    assert "the budget of 1 is spent" in done.stdout.splitlines()[-1]

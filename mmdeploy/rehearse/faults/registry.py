@@ -30,6 +30,8 @@ class Fault:
     change: Change
     circumstance: bool = False
     """Something that happens around a deployment that is as it should be."""
+    loaded: bool = False
+    """Only requests of others at the same time bring it out: `mmdeploy verify` in an idle deployment cannot see it."""
 
     @property
     def fits(self) -> str:
@@ -55,12 +57,18 @@ class Fault:
 
 
 def fault(
-    name: str, done: str, *, roles: tuple[str, ...] = (), server: str = "", circumstance: bool = False
+    name: str,
+    done: str,
+    *,
+    roles: tuple[str, ...] = (),
+    server: str = "",
+    circumstance: bool = False,
+    loaded: bool = False,
 ) -> Callable[[Change], Change]:
     """Make a function a fault."""
 
     def put(change: Change) -> Change:
-        FAULTS[name] = Fault(name, done, roles, server, change, circumstance)
+        FAULTS[name] = Fault(name, done, roles, server, change, circumstance, loaded)
         return change
 
     return put

@@ -58,7 +58,10 @@ def _skew(settings: Settings, catalog: Catalog) -> None:
 
 
 @circumstance(
-    "producer-order", "The picker was restarted, and its load producer ran before its prefix producer.", server="vllm"
+    "producer-order",
+    "The picker was restarted, and its load producer ran before its prefix producer.",
+    server="vllm",
+    loaded=True,
 )
 def _order(settings: Settings, catalog: Catalog) -> None:
     settings.router.blind_load = True
