@@ -98,7 +98,9 @@ def rehearse(
     until that ends, and exits as it did.
     """
     if list_faults:
-        print(_faults(output), end="")
+        print(_faults(output), end="", flush=True)
+        if output is Form.text:
+            _remark()
         return
     from mmdeploy import intended
     from mmdeploy.cli import blueprints
@@ -190,6 +192,14 @@ def _talk(rehearsal: Rehearsal, found: dict[str, Any], faults: Sequence[str]) ->
     print("\n".join(lines), file=sys.stderr, flush=True)
 
 
+def _remark() -> None:
+    """What nobody should wait for."""
+    from mmdeploy.rehearse.faults import FAULTS
+
+    loaded = ", ".join(fault.name for fault in FAULTS.values() if fault.loaded)
+    print(f"{loaded}: only under the load of others; verify cannot see it in an idle deployment", file=sys.stderr)
+
+
 def _faults(output: Form) -> str:
     from mmdeploy.rehearse.faults import FAULTS
     from mmdeploy.report import documents, tables
@@ -207,6 +217,4 @@ def _faults(output: Form) -> str:
     if output is Form.json:
         return documents.as_json({"schemaVersion": 1, "kind": "Faults", "faults": listed})
     columns = {"fault": "fault", "done": "what was done", "fits": "fits"}
-    loaded = ", ".join(fault.name for fault in FAULTS.values() if fault.loaded)
-    print(f"{loaded}: only under the load of others; verify cannot see it in an idle deployment", file=sys.stderr)
     return tables.table(columns, listed, droppable=("fits",))[0]

@@ -65,3 +65,11 @@ def test_the_rights_as_json() -> None:
     assert [item["kind"] for item in json.loads(done.stdout)["items"]] == [
         "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding",
     ]  # fmt: skip
+
+
+def test_a_placeholder_is_told_and_a_name_is_not() -> None:
+    nobody = check("--print-rbac")
+    assert "SOMEBODY" in nobody.stdout
+    assert "SOMEBODY stands for whom the rights are for: --for NAME" in nobody.stderr
+    somebody = check("--print-rbac", "--for", "jo")
+    assert "SOMEBODY" not in somebody.stdout + somebody.stderr

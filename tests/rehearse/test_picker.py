@@ -25,6 +25,14 @@ def page(deployment: Deployment, **headers: str) -> str:
     return str(reply.content)
 
 
+def test_half_a_surrogate_pair_in_a_name_leaves_the_metrics_readable(start: Start) -> None:
+    deployment = start("e-pd")
+    body = b'{"model": "m\\ud800", "messages": [{"role": "user", "content": "a\\udfff"}]}'
+    deployment.entry(Message("POST", "/v1/chat/completions", {"content-type": "application/json"}, body))
+    page(deployment).encode()  # raises UnicodeEncodeError for what no page can hold
+    assert deployment.scrape_picker(Message("GET", "/metrics")).encoded()
+
+
 def again(deployment: Deployment) -> Deployment:
     """The picker restarted, with the configuration as it is now."""
     return Deployment(deployment.settings, deployment.clock)

@@ -25,13 +25,15 @@ def image(evidence: Evidence, facts: Facts) -> Verdict:
 
 
 def symptom(sent: Sent) -> str | None:
-    """What is wrong with an answer: ``no-answer``, ``http-503``, ``empty``, ``off-topic``; None for a right one."""
+    """What is wrong with an answer: ``no-answer``, ``http-503``, ``empty``, ``no-chat-answer``,
+    ``broken-off``, ``off-topic``; None for a right one."""
     if sent.status is None:
         return "no-answer"
     if not sent.answered:
         return f"http-{sent.status}"
     if not sent.text.strip():
-        return "empty"
+        broken = sent.error.startswith(("cut", "timeout"))
+        return "broken-off" if broken else "no-chat-answer" if sent.error else "empty"
     return None if names(sent) else "off-topic"
 
 
@@ -59,9 +61,9 @@ def _judge(claim: str, sent: Sequence[Sent], evidence: Evidence, facts: Facts) -
     first, wrong = bad[0]
     said = {
         "no-answer": f"no answer: {first.error}",
-        "empty": f"HTTP {first.status}, and no chat answer: {_shown(first.error)}"
-        if first.error
-        else f"HTTP {first.status} with an empty answer",
+        "empty": f"HTTP {first.status} with an empty answer",
+        "no-chat-answer": f"HTTP {first.status}, and no chat answer: {_shown(first.error)}",
+        "broken-off": f"HTTP {first.status}, but the answer broke off: {_shown(first.error)}",
         "off-topic": f"HTTP {first.status}, but the answer is {_shown(first.text)}, not {' and '.join(first.expected)}",
     }.get(str(wrong), f"HTTP {first.status}: {_shown(first.error) or 'no message'}")
     share = "" if len(sent) == 1 else f" ({len(bad)} of {len(sent)} requests)"

@@ -165,8 +165,9 @@ def _gateway(found: Sequence[Window], facts: Facts, result: _Found) -> None:
     for window in found:
         for sent in window.routed:
             wrong = symptom(sent)
-            if wrong in ("empty", "off-topic"):
-                result.wrong.append((wrong, f"through the Gateway, {sent.id} was answered {sent.text[:60]!r}"))
+            if wrong in ("empty", "no-chat-answer", "broken-off", "off-topic"):
+                said = (sent.text or sent.error)[:60]
+                result.wrong.append((wrong, f"through the Gateway, {sent.id} was answered {said!r}"))
     _reached("the Gateway", found, facts, result)
 
 
