@@ -130,6 +130,18 @@ def read(path: Path, catalog: Catalog) -> Intended:
     return rendered(path, catalog)
 
 
+def place(path: Path, catalog: Catalog) -> tuple[str, str]:
+    """Namespace and name of a deployment: all that taking it away needs, so the rest of a bundle may be broken.
+
+    Raises what `read` raises where even they are not to be had.
+    """
+    spec = documents.read(path / SPEC_FILE).value if (path / SPEC_FILE).is_file() else None
+    if isinstance(spec, dict) and all(isinstance(spec.get(key), str) for key in ("namespace", "name")):
+        return spec["namespace"], spec["name"]
+    found = read(path, catalog)
+    return found.namespace, found.name
+
+
 def rendered(path: Path, catalog: Catalog) -> Intended:
     """What a spec file comes to. Raises what rendering raises."""
     from mmdeploy import inputs
@@ -245,4 +257,4 @@ def _built(directory: Path) -> list[Any]:
     return documents.parse_all(done.stdout, str(directory))
 
 
-__all__ = ["ROLES", "SPEC_FILE", "VALUES_FILE", "Intended", "Object", "read", "rendered", "role_of"]
+__all__ = ["ROLES", "SPEC_FILE", "VALUES_FILE", "Intended", "Object", "place", "read", "rendered", "role_of"]

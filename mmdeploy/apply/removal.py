@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 STAGES = ("monitoring", "gateway", "model-servers", "router", "secret", "wait", "namespace")
 """In the order in which they run."""
 _LOOK_SECONDS = 0.5
+_LABEL_LENGTH = 63
+"""Characters that a label's value may have (Kubernetes)."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +194,8 @@ class Removal:
     def _ending(self, item: Mapping[str, Any]) -> Ending | None:
         name = item["metadata"]["name"]
         if item["kind"] == self._facts.kind("set")[1]:
-            return Ending({self._facts["sets"]["nameLabel"]: name})
+            # A name that is no label value is on no pod, and no selector may hold it.
+            return Ending({self._facts["sets"]["nameLabel"]: name}) if len(name) <= _LABEL_LENGTH else None
         if item["kind"] in ("Deployment", "StatefulSet"):
             labels = (item["spec"].get("selector") or {}).get("matchLabels")
             return Ending(labels, name) if labels else None

@@ -69,8 +69,8 @@ def delete(
         if bundle is not None:
             from mmdeploy import intended as bundles
 
-            intended = bundles.read(bundle, catalog)
-            namespace, name = namespace or intended.namespace, name or intended.name
+            of_bundle = bundles.place(bundle, catalog)
+            namespace, name = namespace or of_bundle[0], name or of_bundle[1]
         session = performing.connected(Access(kubeconfig, context), verbose, stop)
     where = namespace or session.where.namespace
     again = performing.command(

@@ -97,6 +97,12 @@ def test_a_broken_bundle_is_told(name: str, said: str, bundle: Path) -> None:
     assert caught.value.next_step
 
 
+def test_namespace_and_name_are_had_of_a_broken_bundle_too(bundle: Path) -> None:
+    (bundle / "modelserver/serviceaccount.yaml").unlink()
+    assert intended.place(bundle, CATALOG) == ("llm-d-multimodal-serving", "multimodal-serving")
+    assert intended.place(bundle / "mmdeploy.yaml", CATALOG) == ("llm-d-multimodal-serving", "multimodal-serving")
+
+
 def test_nothing_there(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such file or directory"):
         intended.read(tmp_path / "absent", CATALOG)
