@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import http.server
 import json
+import signal
 import socket
 import ssl
 import threading
@@ -228,9 +229,11 @@ def test_an_edit_between_plan_and_work_is_a_conflict(
     file.write_text(yaml.safe_dump(item))
     with Running(plane, *apply_words(bundle, *SKIP)) as running:
         running.until("stage-started", "secret")  # planned, and not yet written
+        running.process.send_signal(signal.SIGSTOP)  # so that the edit comes before the writing, however slow it is
         metadata = {"name": "mm-decode", "namespace": namespace}
         edit = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": {"replicas": 3}}
         admin.apply(edit, manager="autoscaler")
+        running.process.send_signal(signal.SIGCONT)
         code, said = running.end()
     assert code == 5
     assert "autoscaler manages" in said
