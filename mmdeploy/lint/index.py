@@ -98,19 +98,10 @@ class Deployment:
         """Model servers of all pods."""
         return [pod.engine for pod in self.pods if pod.engine is not None]
 
-    def engines_of(self, role: str) -> list[Engine]:
-        """Model servers of pods with a role label."""
-        return [engine for engine in self.engines if engine.pod.role == role]
-
     @cached_property
     def encoders(self) -> list[Engine]:
         """Model servers that only encode, by label or by flags."""
         return [engine for engine in self.engines if engine.encodes_only or engine.pod.role == "encode"]
-
-    @property
-    def disaggregates_encode(self) -> bool:
-        """Whether some part of the deployment says that encoding has pods of its own."""
-        return bool(self.encoders) or any(config.decider("encode") for config in self.router.configs)
 
     @cached_property
     def config_files(self) -> set[str]:

@@ -95,10 +95,6 @@ class RouterFacts:
         found = self._plugins.get(kind)
         return found[0]["kind"] if found else ""
 
-    def types_of(self, kind: str) -> frozenset[str]:
-        """Types of one kind, in any version."""
-        return frozenset(name for name, found in self._plugins.items() if found[0]["kind"] == kind)
-
     def parameters(self, kind: str) -> Mapping[str, Row]:
         """Parameters of a plugin type in every version, by dotted path."""
         return {row["parameter"]: row for row in self._parameters.get(kind, ())}

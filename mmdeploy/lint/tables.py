@@ -89,10 +89,6 @@ class Tables:
         """The row of an engine flag by its name, an alias (a negation, a short form) or an unambiguous prefix."""
         return _flag(self.blueprints, "vllm-flags", name)
 
-    def sglang_flag(self, name: str) -> Row | None:
-        """The same for SGLang."""
-        return _flag(self.blueprints, "sglang-flags", name)
-
 
 @cache
 def _aliases(directory: Path, table: str) -> Mapping[str, Row]:

@@ -32,10 +32,6 @@ class Release:
         """Whether the router is ``version`` or newer."""
         return ROUTER_VERSIONS.index(self.router) >= ROUTER_VERSIONS.index(version)
 
-    def sidecar_at_least(self, version: str) -> bool:
-        """Whether the sidecar is ``version`` or newer."""
-        return ROUTER_VERSIONS.index(self.sidecar) >= ROUTER_VERSIONS.index(version)
-
 
 def router_version(tag: str) -> str | None:
     """A tag or chart version as a router version; None for one that says nothing.

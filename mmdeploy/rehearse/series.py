@@ -98,10 +98,6 @@ class Registry:
         found = [series for at, series in self._series.get(key, {}).items() if wanted <= set(at)]
         return sum(series.histogram.total if series.histogram else series.value for series in found)
 
-    def forget(self, key: str, **labels: str) -> None:
-        """Drop one series."""
-        self._series.get(key, {}).pop(self._labels(key, labels), None)
-
     def forget_all(self, label: str, value: str) -> None:
         """Drop every series with that label."""
         for found in self._series.values():

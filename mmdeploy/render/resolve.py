@@ -225,11 +225,6 @@ class Resolution:
         """Every setting that the person made."""
         return [path for path, _ in _leaves(self.said, SPEC_FIELDS | {(r, *f) for r in ROLES for f in ROLE_FIELDS})]
 
-    def read_fields(self) -> list[KeyPath]:
-        """Every setting that has an effect on this deployment."""
-        fields = [path for path in SPEC_FIELDS if self.spec.was_read(path)]
-        return fields + [(n, *f) for n, b in self.roles.items() for f in ROLE_FIELDS if b.values.was_read(f)]
-
     def kind(self, build: RoleBuild) -> str:
         """The Kubernetes kind that runs a role."""
         return str(build.values["kind"]) if "kind" in build.values else str(self.facts["workload"])
