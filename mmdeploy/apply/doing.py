@@ -188,17 +188,10 @@ class Doing:
 
     def router(self) -> Iterator[Event]:
         """Install or upgrade the release, and restart what would keep an old configuration."""
-        setting, choices, step = self._setting, self._setting.choices, self._found.plan.release
+        setting, step = self._setting, self._found.plan.release
         verb = step.verb if step else "create"
         if verb != "unchanged" and not self._blind:
-            yield from self._unlock()
-            self.safe_place()
-            with router.reached(setting.chart):
-                setting.helm.upgrade(
-                    setting.name, setting.chart, setting.intended.values, take_over=choices.adopt, force=choices.force,
-                    dry_run=self._dry, tried=choices.selection.runs("preflight"),
-                    seconds=setting.deadlines.left(WRITE_SECONDS),
-                )  # fmt: skip
+            yield from self._upgrade()
         yield self._did("router", "HelmRelease", setting.name, VERBS[verb])
         release = self.inventory.release
         if release is not None and release.restart:
@@ -206,6 +199,26 @@ class Doing:
             for deployment in release.restart:
                 yield self._did("router", "Deployment", deployment, "restarted")
             self.inventory = replace(self.inventory, release=replace(release, restart=()))
+
+    def _upgrade(self) -> Iterator[Event]:
+        """Let helm do it, a second time where it could not write down that it had done it."""
+        setting, choices = self._setting, self._setting.choices
+        yield from self._unlock()
+        for last in (False, True):
+            self.safe_place()
+            with router.reached(setting.chart):
+                setting.helm.upgrade(
+                    setting.name, setting.chart, setting.intended.values, take_over=choices.adopt, force=choices.force,
+                    dry_run=self._dry, tried=choices.selection.runs("preflight"),
+                    seconds=setting.deadlines.left(WRITE_SECONDS),
+                )  # fmt: skip
+            found = None if self._dry else router.unrecorded(setting.session, setting.namespace, setting.name)
+            if found is None:
+                return
+            if last:
+                raise router.not_recorded(found, setting.namespace)
+            yield Warned(f"helm could not record what it did: the release is {found.status}; it is done once more")
+            setting.helm.unlock(found)
 
     def _unlock(self) -> Iterator[Event]:
         if self._dry:

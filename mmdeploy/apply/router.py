@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mmdeploy.cluster.helm import Chart, Helm
+from mmdeploy.cluster.helm import Chart, Helm, Release
 from mmdeploy.cluster.releases import Stored, stored
 from mmdeploy.errors import ClusterError, ConflictError, DeployError, UsageError
 
@@ -69,12 +69,12 @@ def unlocked(
     where somebody else's helm is at work.
     """
     found = stored(session, namespace, name)
-    if found is None or not found.pending:
+    if found is None or not found.locked:
         return False
     while ours and _age(found, session.now()) < timedelta(seconds=SETTLE_SECONDS):
         pause(_LOOK_SECONDS)
         found = stored(session, namespace, name)
-        if found is None or not found.pending:
+        if found is None or not found.locked:
             return True
     if not ours:
         raise ConflictError(
@@ -84,6 +84,25 @@ def unlocked(
         )
     helm.unlock(found)
     return True
+
+
+def unrecorded(session: Session, namespace: str, name: str) -> Stored | None:
+    """The release that helm just changed, where its record does not say so.
+
+    A helm that has written every object and then cannot reach the server to record that ends well all the same: the
+    release stays locked, and the next helm refuses it (seen with helm 4.3.1 and a connection that broke).
+    """
+    found = stored(session, namespace, name)
+    return found if found is not None and found.locked else None
+
+
+def not_recorded(release: Release, namespace: str) -> DeployError:
+    """What to say of a release that stays locked though helm ended well."""
+    return DeployError(
+        f"helm wrote the router's objects and could not record it: the release is {release.status}",
+        origin=f"Helm release {release.name}",
+        next_step=f"kubectl get events --namespace {namespace}; then run the command again",
+    )
 
 
 def _age(release: Stored, now: datetime) -> timedelta:
@@ -100,4 +119,4 @@ def restart(session: Session, namespace: str, deployments: Sequence[str]) -> Non
         session.patch(item, {"spec": {"template": {"metadata": {"annotations": {_RESTARTED: now}}}}})
 
 
-__all__ = ["OPTION", "chart_of", "reached", "restart", "unlocked"]
+__all__ = ["OPTION", "chart_of", "not_recorded", "reached", "restart", "unlocked", "unrecorded"]

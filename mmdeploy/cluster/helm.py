@@ -26,7 +26,8 @@ WRITE_SECONDS: Final = 300
 """helm's own default for ``--timeout``."""
 END_SECONDS: Final = 10
 """A helm that is asked to end has so long to do it."""
-PENDING: Final = frozenset({"pending-install", "pending-upgrade", "pending-rollback"})
+UNDER_WAY: Final = frozenset({"pending-install", "pending-upgrade", "pending-rollback", "uninstalling"})
+"""What a release is while a helm works on it; the next helm refuses one that an interrupted helm left so."""
 
 
 _VERSION: Final = ("version", "--template", "{{.Version}}")
@@ -61,9 +62,9 @@ class Release:
     updated: str = ""
 
     @property
-    def pending(self) -> bool:
-        """Whether a helm that was interrupted left it locked."""
-        return self.status in PENDING
+    def locked(self) -> bool:
+        """Whether a helm is at work on it, or was interrupted there."""
+        return self.status in UNDER_WAY
 
 
 class Helm:
@@ -169,8 +170,9 @@ class Helm:
         self._run(["uninstall", name, "--ignore-not-found"], seconds=WRITE_SECONDS)
 
     def unlock(self, release: Release) -> None:
-        """Free a release that an interrupted helm left pending: back to what was deployed, or away if nothing was."""
-        if release.revision > 1:
+        """Free a release that an interrupted helm left locked: back to what was deployed, or away if nothing was or
+        that was under way."""
+        if release.revision > 1 and release.status != "uninstalling":
             self._run(["rollback", release.name], seconds=WRITE_SECONDS)
         else:
             self.uninstall(release.name)

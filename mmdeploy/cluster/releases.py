@@ -73,7 +73,7 @@ def _read(item: Mapping[str, Any], kind: str) -> Stored:
     chart, info = found["chart"]["metadata"], found["info"]
     return Stored(
         found["name"], int(found["version"]), info["status"], f"{chart['name']}-{chart['version']}",
-        info.get("last_deployed", ""), found.get("config") or {}, found.get("manifest") or "",
+        info.get("deleted") or info.get("last_deployed", ""), found.get("config") or {}, found.get("manifest") or "",
     )  # fmt: skip
 
 

@@ -48,7 +48,7 @@ def programs(subject: Subject) -> Iterator[Check]:
     if subject.options.kubectl:
         yield _kubectl(kubectl, oldest["kubectl"])
     release = subject.seen.release.value
-    if release is not None and release.pending:
+    if release is not None and release.locked:
         yield Check(
             PROGRAMS, f"helm release {release.name} is not locked", "warning",
             f"it is {release.status}: a helm was interrupted, or runs right now",

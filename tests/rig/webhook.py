@@ -9,7 +9,7 @@ import json
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tests.rig.api import Api
@@ -37,7 +37,10 @@ class _Refuses(http.server.BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def refusing(plane: ControlPlane, admin: Api, namespace: str, group: str, plural: str, name: str) -> Iterator[None]:
+def refusing(
+    plane: ControlPlane, admin: Api, namespace: str, group: str, plural: str, name: str,
+    operations: Sequence[str] = ("CREATE", "UPDATE"),
+) -> Iterator[None]:  # fmt: skip
     """While inside, nobody can write this object."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(plane.authority, plane.directory / "apiserver.key")
@@ -46,7 +49,7 @@ def refusing(plane: ControlPlane, admin: Api, namespace: str, group: str, plural
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()
         try:
-            with _registered(plane, admin, server.server_port, namespace, (group, plural, name)):
+            with _registered(plane, admin, server.server_port, namespace, (group, plural, name), operations):
                 yield
         finally:
             server.shutdown()
@@ -55,11 +58,16 @@ def refusing(plane: ControlPlane, admin: Api, namespace: str, group: str, plural
 
 @contextlib.contextmanager
 def _registered(
-    plane: ControlPlane, admin: Api, port: int, namespace: str, what: tuple[str, str, str]
+    plane: ControlPlane,
+    admin: Api,
+    port: int,
+    namespace: str,
+    what: tuple[str, str, str],
+    operations: Sequence[str],
 ) -> Iterator[None]:
     group, plural, name = what
     bundle = base64.b64encode(plane.authority.read_bytes()).decode()
-    rule = {"apiGroups": [group], "apiVersions": ["*"], "resources": [plural], "operations": ["CREATE", "UPDATE"]}
+    rule = {"apiGroups": [group], "apiVersions": ["*"], "resources": [plural], "operations": [*operations]}
     expression = f"request.name == '{name}' && request.namespace == '{namespace}'"
     hook = {
         "name": NAME, "clientConfig": {"url": f"https://127.0.0.1:{port}/", "caBundle": bundle}, "rules": [rule],

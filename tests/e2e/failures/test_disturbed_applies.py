@@ -103,6 +103,18 @@ def test_a_webhook_that_refuses(
     assert_resumed(plane, contents, place.bundle, place.namespace, undisturbed.standing)
 
 
+def test_a_helm_that_cannot_record_what_it_did(
+    plane: ControlPlane, admin: Api, contents: Contents, place: Place, undisturbed: Undisturbed
+) -> None:
+    """It ends with 0 all the same: seen with helm 4.3.1, whose own words on stderr are a warning."""
+    release = ("", "secrets", f"sh.helm.release.v1.{NAME}.v1")
+    with webhook.refusing(plane, admin, place.namespace, *release, operations=["UPDATE"]):
+        ran = applied(plane, place)
+    assert ran.code == 1
+    assert any("the release is pending-install" in event["text"] for event in ran.of("warning"))
+    assert_resumed(plane, contents, place.bundle, place.namespace, undisturbed.standing)
+
+
 @pytest.mark.parametrize(("counted", "most"), [("services", 0), ("count/deployments.apps", 2)])
 def test_a_quota_that_is_hit_halfway(
     plane: ControlPlane, admin: Api, contents: Contents, place: Place, undisturbed: Undisturbed, counted: str, most: int
