@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mmdeploy.apply.inventory import Entry, Inventory
-from mmdeploy.apply.objects_seen import Object, Seen, labels, notes
-from mmdeploy.apply.ownership import owned_by_set
-from mmdeploy.apply.readiness import Workload, template_labels, workloads_of
+from mmdeploy.apply.readiness.objects_seen import Object, Seen, labels, notes
+from mmdeploy.apply.readiness.ownership import owned_by_set
+from mmdeploy.apply.readiness.readiness import Workload, template_labels, workloads_of
 from mmdeploy.errors import MmdeployError, UsageError
 from mmdeploy.intended import ROLES
 from mmdeploy.words import nearest
 
 if TYPE_CHECKING:
-    from mmdeploy.apply.startup import Startup
+    from mmdeploy.apply.readiness.startup import Startup
     from mmdeploy.catalog import Catalog
     from mmdeploy.intended import Intended
 

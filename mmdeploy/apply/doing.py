@@ -15,7 +15,7 @@ from mmdeploy.apply.inventory import Entry, HelmRelease, Inventory
 from mmdeploy.apply.lease import Lease, person
 from mmdeploy.apply.looking import Found, owner_of
 from mmdeploy.apply.namespaces import create
-from mmdeploy.apply.plan import Step
+from mmdeploy.apply.plan.plan import Step
 from mmdeploy.apply.writing import VERBS, left, written
 from mmdeploy.cluster.helm import WRITE_SECONDS
 from mmdeploy.errors import ConflictError, DeployError, MmdeployError
@@ -287,7 +287,7 @@ class Doing:
 
     def wait(self, since: datetime) -> Iterator[Event]:
         """Until it serves. Raises `DeployError` where something fails for good."""
-        from mmdeploy.apply import waiting
+        from mmdeploy.apply.readiness import waiting
 
         setting = self._setting
         end = setting.deadlines.next

@@ -27,7 +27,7 @@ from mmdeploy.apply.events import (
 )
 from mmdeploy.apply.interrupts import Stop
 from mmdeploy.apply.looking import Found
-from mmdeploy.apply.plan import Plan
+from mmdeploy.apply.plan.plan import Plan
 from mmdeploy.apply.stages import Deadlines
 from mmdeploy.errors import DeployError, MmdeployError, StoppedError
 

@@ -38,7 +38,7 @@ class Target(Event):
 
 @dataclass(frozen=True)
 class Planned(Event):
-    """What would be done to one object, before anything is; ``verb`` as in `mmdeploy.apply.plan`."""
+    """What would be done to one object, before anything is; ``verb`` as in `mmdeploy.apply.plan.plan`."""
 
     word = "planned"
     stage: str

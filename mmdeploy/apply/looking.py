@@ -12,7 +12,7 @@ from mmdeploy.apply.choices import Setting
 from mmdeploy.apply.events import STAGES, Checked, Event, Planned, Warned
 from mmdeploy.apply.inventory import Inventory, key
 from mmdeploy.apply.namespaces import Standing, ending, standing
-from mmdeploy.apply.plan import Plan, Step
+from mmdeploy.apply.plan.plan import Plan, Step
 from mmdeploy.errors import ConflictError, DeployError, MmdeployError, RejectedError
 
 
@@ -77,7 +77,7 @@ def look(setting: Setting) -> Found:
 
 
 def _planned(setting: Setting, before: Inventory | None, others: Mapping[str, Inventory], place: Standing) -> Plan:
-    from mmdeploy.apply.planning import plan
+    from mmdeploy.apply.plan.planning import plan
 
     choices = setting.choices
     return plan(

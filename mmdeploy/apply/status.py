@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from mmdeploy.apply import discovery, inventory, objects_seen, podlogs, pools, readiness, secret, serving
+from mmdeploy.apply import discovery, inventory, secret
 from mmdeploy.apply.discovery import Subject
 from mmdeploy.apply.inventory import Entry, Inventory
-from mmdeploy.apply.objects_seen import Object, Seen, moment
-from mmdeploy.apply.phases import Failure, Moment
-from mmdeploy.apply.podlogs import PodLogs
-from mmdeploy.apply.readiness import ROUTER, Judge, PodState, RoleState
-from mmdeploy.apply.startup import Startup
+from mmdeploy.apply.readiness import objects_seen, podlogs, pools, readiness, serving
+from mmdeploy.apply.readiness.objects_seen import Object, Seen, moment
+from mmdeploy.apply.readiness.phases import Failure, Moment
+from mmdeploy.apply.readiness.podlogs import PodLogs
+from mmdeploy.apply.readiness.readiness import ROUTER, Judge, PodState, RoleState
+from mmdeploy.apply.readiness.startup import Startup
 from mmdeploy.errors import ForbiddenError
 
 if TYPE_CHECKING:
@@ -216,9 +217,9 @@ class Status:
         return [each for each in looked if each]
 
     def _drifted(self, found: Inventory, entry: Entry) -> dict[str, Any] | None:
-        from mmdeploy.apply.drift import History
-        from mmdeploy.apply.fieldowners import FieldOwners
-        from mmdeploy.apply.merging import merged
+        from mmdeploy.apply.comparison.fieldowners import FieldOwners
+        from mmdeploy.apply.comparison.merging import merged
+        from mmdeploy.apply.plan.drift import History
 
         named = {"kind": entry.kind, "name": entry.name}
         try:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mmdeploy.apply.fieldowners import FieldOwners
-from mmdeploy.apply.plan import Step
+from mmdeploy.apply.comparison.fieldowners import FieldOwners
+from mmdeploy.apply.plan.plan import Step
 from mmdeploy.errors import ConflictError, MmdeployError, RejectedError, TimedOutError
 
 if TYPE_CHECKING:

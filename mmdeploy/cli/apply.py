@@ -176,7 +176,7 @@ def _perform(
 
 
 def _plan_of(work: Apply) -> str:
-    from mmdeploy.apply.plan import as_data
+    from mmdeploy.apply.plan.plan import as_data
     from mmdeploy.report import differences
 
     return "\n" + differences.text(as_data(work.plan)) + "\n"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from mmdeploy.apply.plan import Plan
+    from mmdeploy.apply.plan.plan import Plan
     from mmdeploy.catalog import Catalog
     from mmdeploy.cluster.session import Session
     from mmdeploy.intended import Intended
@@ -58,7 +58,7 @@ def diff(
     Exits with 4 where anything differs. Nothing is changed, and nothing secret is shown.
     """
     from mmdeploy import intended as bundles
-    from mmdeploy.apply.plan import as_data
+    from mmdeploy.apply.plan.plan import as_data
     from mmdeploy.cli import blueprints
     from mmdeploy.cluster.access import Access
     from mmdeploy.cluster.session import Session
@@ -82,8 +82,8 @@ def _traced(line: str) -> None:
 def _planned(session: Session, intended: Intended, catalog: Catalog, router_chart: str | None) -> Plan:
     from mmdeploy.apply import inventory
     from mmdeploy.apply.namespaces import standing
-    from mmdeploy.apply.plan import Step
-    from mmdeploy.apply.planning import plan
+    from mmdeploy.apply.plan.plan import Step
+    from mmdeploy.apply.plan.planning import plan
     from mmdeploy.apply.router import chart_of
 
     chart = chart_of(intended, catalog, router_chart)

@@ -135,7 +135,7 @@ def lint(
 
 def _live_reader(namespace: str | None, kubeconfig: Path | None, context: str | None) -> Live:
     """Reads the cluster when the files are read: they may say which namespace."""
-    from mmdeploy.apply import liveobjects
+    from mmdeploy.apply.plan import liveobjects
     from mmdeploy.cluster.access import Access
     from mmdeploy.cluster.session import Session
     from mmdeploy.errors import UsageError

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from mmdeploy.apply.differences import Difference, differences, shown
+from mmdeploy.apply.comparison.differences import Difference, differences, shown
 
 CASES = yaml.safe_load((Path(__file__).parent / "differences.yaml").read_text(encoding="utf-8"))
 

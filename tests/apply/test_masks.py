@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mmdeploy.apply.differences import differences
-from mmdeploy.apply.masks import MASK, masked, secret_name, text
+from mmdeploy.apply.comparison.differences import differences
+from mmdeploy.apply.comparison.masks import MASK, masked, secret_name, text
 
 SECRET = "s3cr3t-of-" + "somebody"
 OTHER = "another-s3cr3t"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mmdeploy.apply.objects_seen import covers
+from mmdeploy.apply.readiness.objects_seen import covers
 
 CONTAINER = {"name": "modelserver", "image": "engine:1", "resources": {"limits": {"cpu": 8, "memory": "1024Mi"}}}
 

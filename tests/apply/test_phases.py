@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from mmdeploy.apply.objects_seen import Said, moment
-from mmdeploy.apply.phases import Moment, PodJudge
-from mmdeploy.apply.startup import Startup
+from mmdeploy.apply.readiness.objects_seen import Said, moment
+from mmdeploy.apply.readiness.phases import Moment, PodJudge
+from mmdeploy.apply.readiness.startup import Startup
 from mmdeploy.cli import blueprints
 
 CASES = yaml.safe_load((Path(__file__).parent / "phases.yaml").read_text(encoding="utf-8"))

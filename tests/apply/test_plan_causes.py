@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mmdeploy.apply.drift import History, foreign
-from mmdeploy.apply.fieldowners import FieldOwners
+from mmdeploy.apply.comparison.fieldowners import FieldOwners
+from mmdeploy.apply.plan.drift import History, foreign
 
 IMAGE = "spec.template.spec.containers[modelserver].image"
 

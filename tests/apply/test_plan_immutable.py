@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mmdeploy.apply import immutable
+from mmdeploy.apply.comparison import immutable
 
 # As kube-apiserver 1.35.4 answers.
 REFUSALS = {

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from mmdeploy.apply.merging import merged
+from mmdeploy.apply.comparison.merging import merged
 
 CASES = yaml.safe_load((Path(__file__).parent / "merging.yaml").read_text(encoding="utf-8"))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mmdeploy.apply.fieldowners import FieldOwners
+from mmdeploy.apply.comparison.fieldowners import FieldOwners
 
 WANTED: dict[str, Any] = {
     "apiVersion": "v1",

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from mmdeploy.apply.secretplan import secret_steps
+from mmdeploy.apply.plan.secretplan import secret_steps
 from mmdeploy.catalog import Catalog
 from mmdeploy.errors import ForbiddenError
 from mmdeploy.intended import Intended, read

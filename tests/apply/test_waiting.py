@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mmdeploy.apply import waiting
 from mmdeploy.apply.events import Event, Failed, Ready, Waiting, Warned
+from mmdeploy.apply.readiness import waiting
 from mmdeploy.cli import blueprints
 from mmdeploy.cluster.session import Answer
 from mmdeploy.errors import ClusterError, TimedOutError

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from mmdeploy import intended
-from mmdeploy.apply import waiting
 from mmdeploy.apply.events import Event, Failed, Ready, Waiting
+from mmdeploy.apply.readiness import waiting
 from mmdeploy.cli import blueprints
 from mmdeploy.cluster.access import Access
 from mmdeploy.cluster.session import Session

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mmdeploy.apply.differences import Difference, Label, Path, as_told, differences, shown
-from mmdeploy.apply.fieldowners import EMPTY, OURS, FieldOwners, Fields
-from mmdeploy.apply.masks import masked
-from mmdeploy.apply.merging import label_of, labelled
-from mmdeploy.apply.plan import Cause, Change, Object
+from mmdeploy.apply.comparison.differences import Difference, Label, Path, as_told, differences, shown
+from mmdeploy.apply.comparison.fieldowners import EMPTY, OURS, FieldOwners, Fields
+from mmdeploy.apply.comparison.masks import masked
+from mmdeploy.apply.comparison.merging import label_of, labelled
+from mmdeploy.apply.plan.plan import Cause, Change, Object
 
 _KEPT_BY_SERVER: Final = frozenset({
     "managedFields", "resourceVersion", "uid", "generation", "creationTimestamp", "selfLink", "deletionTimestamp",

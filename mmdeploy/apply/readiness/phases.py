@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from mmdeploy.apply.crashes import Ended, ended
-from mmdeploy.apply.objects_seen import Object, Said, condition, moment
-from mmdeploy.apply.startup import Meaning, Startup
+from mmdeploy.apply.readiness.crashes import Ended, ended
+from mmdeploy.apply.readiness.objects_seen import Object, Said, condition, moment
+from mmdeploy.apply.readiness.startup import Meaning, Startup
 
 PATIENCE = timedelta(seconds=330)
 """What was wrong before an apply began may be mended: a kubelet tries again at least every 300 s."""

@@ -7,10 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from mmdeploy.apply.inventory import Inventory, key
-from mmdeploy.apply.plan import Object, Plan, ReleaseStep, Step
-from mmdeploy.apply.releaseplan import release_step
-from mmdeploy.apply.secretplan import STAGE, Planned, secret_steps
-from mmdeploy.apply.steps import Allowed, Known, step_for
+from mmdeploy.apply.plan.plan import Object, Plan, ReleaseStep, Step
+from mmdeploy.apply.plan.releaseplan import release_step
+from mmdeploy.apply.plan.secretplan import STAGE, Planned, secret_steps
+from mmdeploy.apply.plan.steps import Allowed, Known, step_for
 from mmdeploy.cluster.helm import Chart, Helm
 
 if TYPE_CHECKING:

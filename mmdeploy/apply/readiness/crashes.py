@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from mmdeploy.apply.objects_seen import moment
-from mmdeploy.apply.startup import Meaning, Startup
+from mmdeploy.apply.readiness.objects_seen import moment
+from mmdeploy.apply.readiness.startup import Meaning, Startup
 
 _LOST = ("Unknown", "ContainerStatusUnknown")
 """Reasons that a kubelet gives when its node was restarted: the container did nothing wrong."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from mmdeploy.apply.objects_seen import Object, Seen, notes, selects
-from mmdeploy.apply.readiness import RoleState
-from mmdeploy.apply.startup import Startup
+from mmdeploy.apply.readiness.objects_seen import Object, Seen, notes, selects
+from mmdeploy.apply.readiness.readiness import RoleState
+from mmdeploy.apply.readiness.startup import Startup
 
 
 @dataclass(frozen=True)

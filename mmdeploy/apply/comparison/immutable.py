@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from mmdeploy.apply.differences import Path, differences, shown
+from mmdeploy.apply.comparison.differences import Path, differences, shown
 
 _FIXED: Final[Mapping[str, tuple[str, ...]]] = {
     "Deployment": ("spec.selector",),

@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mmdeploy.apply.arguments import flags_of
-from mmdeploy.apply.differences import Difference, Label, Path
+from mmdeploy.apply.comparison.arguments import flags_of
+from mmdeploy.apply.comparison.differences import Difference, Label, Path
 
 MASK: Final = "<masked>"
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from mmdeploy.apply import immutable
-from mmdeploy.apply.drift import History, bare, foreign
-from mmdeploy.apply.fieldowners import FieldOwners
-from mmdeploy.apply.merging import merged
-from mmdeploy.apply.plan import Object, Step
+from mmdeploy.apply.comparison import immutable
+from mmdeploy.apply.comparison.fieldowners import FieldOwners
+from mmdeploy.apply.comparison.merging import merged
+from mmdeploy.apply.plan.drift import History, bare, foreign
+from mmdeploy.apply.plan.plan import Object, Step
 from mmdeploy.errors import ConflictError, ForbiddenError, NotFoundError, RejectedError
 
 if TYPE_CHECKING:

@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from mmdeploy.apply.differences import Difference, Path, differences, shown
-from mmdeploy.apply.drift import bare, foreign
-from mmdeploy.apply.fieldowners import EMPTY, FieldOwners
+from mmdeploy.apply.comparison.differences import Difference, Path, differences, shown
+from mmdeploy.apply.comparison.fieldowners import EMPTY, FieldOwners
+from mmdeploy.apply.comparison.masks import masked
+from mmdeploy.apply.comparison.merging import merged
 from mmdeploy.apply.inventory import key
-from mmdeploy.apply.masks import masked
-from mmdeploy.apply.merging import merged
-from mmdeploy.apply.plan import Change, Object, ReleaseStep, Step
+from mmdeploy.apply.plan.drift import bare, foreign
+from mmdeploy.apply.plan.plan import Change, Object, ReleaseStep, Step
+from mmdeploy.apply.plan.steps import Allowed
 from mmdeploy.apply.router import reached
-from mmdeploy.apply.steps import Allowed
 from mmdeploy.cluster.helm import Chart, Helm
 from mmdeploy.cluster.releases import Stored, stored
 from mmdeploy.errors import ForbiddenError

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from mmdeploy.apply.drift import bare
 from mmdeploy.apply.inventory import MANAGED_BY, MANAGER
+from mmdeploy.apply.plan.drift import bare
 from mmdeploy.errors import ForbiddenError, NotFoundError
 
 if TYPE_CHECKING:

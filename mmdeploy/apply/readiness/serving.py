@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mmdeploy.apply.objects_seen import Object, Seen, notes
-from mmdeploy.apply.readiness import RoleState
-from mmdeploy.apply.startup import Startup
+from mmdeploy.apply.readiness.objects_seen import Object, Seen, notes
+from mmdeploy.apply.readiness.readiness import RoleState
+from mmdeploy.apply.readiness.startup import Startup
 from mmdeploy.errors import ClusterError
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from mmdeploy.apply.objects_seen import Object, Said, Seen, condition, labels, moment, notes
-from mmdeploy.apply.ownership import Branch, Lagging, Quiet, Walk
-from mmdeploy.apply.phases import Failure, LogWanted, Moment, Phase, PodJudge
-from mmdeploy.apply.startup import Startup
+from mmdeploy.apply.readiness.objects_seen import Object, Said, Seen, condition, labels, moment, notes
+from mmdeploy.apply.readiness.ownership import Branch, Lagging, Quiet, Walk
+from mmdeploy.apply.readiness.phases import Failure, LogWanted, Moment, Phase, PodJudge
+from mmdeploy.apply.readiness.startup import Startup
 from mmdeploy.intended import Intended, role_of
 
 ROUTER = "router"

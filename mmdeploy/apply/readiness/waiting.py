@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from mmdeploy.apply import objects_seen, podlogs, pools, readiness, serving
 from mmdeploy.apply.events import Event, Failed, Ready, Waiting, Warned
-from mmdeploy.apply.objects_seen import Object, Seen
-from mmdeploy.apply.ownership import SILENT_SECONDS
-from mmdeploy.apply.phases import Failure, Moment
-from mmdeploy.apply.podlogs import PodLogs
-from mmdeploy.apply.readiness import ROUTER, Judge, RoleState, Workload
-from mmdeploy.apply.startup import Startup
+from mmdeploy.apply.readiness import objects_seen, podlogs, pools, readiness, serving
+from mmdeploy.apply.readiness.objects_seen import Object, Seen
+from mmdeploy.apply.readiness.ownership import SILENT_SECONDS
+from mmdeploy.apply.readiness.phases import Failure, Moment
+from mmdeploy.apply.readiness.podlogs import PodLogs
+from mmdeploy.apply.readiness.readiness import ROUTER, Judge, RoleState, Workload
+from mmdeploy.apply.readiness.startup import Startup
 from mmdeploy.errors import ClusterError, ForbiddenError, TimedOutError
 from mmdeploy.intended import Intended
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from mmdeploy.apply import masks
-from mmdeploy.apply.phases import LogWanted
-from mmdeploy.apply.readiness import PodState
+from mmdeploy.apply.comparison import masks
+from mmdeploy.apply.readiness.phases import LogWanted
+from mmdeploy.apply.readiness.readiness import PodState
 from mmdeploy.errors import ClusterError
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mmdeploy.apply import embedded
-from mmdeploy.apply.arguments import flags_of, is_script
-from mmdeploy.apply.merging import labelled
+from mmdeploy.apply.comparison import embedded
+from mmdeploy.apply.comparison.arguments import flags_of, is_script
+from mmdeploy.apply.comparison.merging import labelled
 from mmdeploy.quantities import quantity
 
 QUANTITIES: Final = frozenset({"limits", "requests", "capacity", "hard", "overhead"})

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mmdeploy.apply.objects_seen import Object, Seen, condition, covers, labels, notes, selects
-from mmdeploy.apply.startup import Startup
+from mmdeploy.apply.readiness.objects_seen import Object, Seen, condition, covers, labels, notes, selects
+from mmdeploy.apply.readiness.startup import Startup
 
 SILENT_SECONDS = 30.0
 """A controller that has not acted for so long is reported as silent."""

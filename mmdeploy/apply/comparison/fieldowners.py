@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from mmdeploy.apply.differences import Label, Path
-from mmdeploy.apply.merging import label_of, labelled
+from mmdeploy.apply.comparison.differences import Label, Path
+from mmdeploy.apply.comparison.merging import label_of, labelled
 
 OURS: Final = "mmdeploy"
 _DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {

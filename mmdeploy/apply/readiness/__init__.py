@@ -1,0 +1,1 @@
+"""How far the pods are, from sets down to containers, and waiting until they serve."""
