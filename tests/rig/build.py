@@ -66,7 +66,7 @@ class Family:
 
     @property
     def programs(self) -> dict[str, str]:
-        """Package by program name; a last element such as v3 is no name."""
+        """Package by program name."""
         return {_program(package): package for package in self.packages}
 
     @property
@@ -83,9 +83,12 @@ class Family:
         return " ".join(flags)
 
 
+_NAMES = {"go.etcd.io/etcd/server/v3": "etcd", "helm.sh/helm/v3/cmd/helm": "helm3"}
+"""Of packages that are not called as their last element."""
+
+
 def _program(package: str) -> str:
-    *_, before, last = package.split("/")
-    return "etcd" if (before, last) == ("server", "v3") else last
+    return _NAMES.get(package, package.rpartition("/")[2])
 
 
 FAMILIES = (
@@ -101,6 +104,7 @@ FAMILIES = (
         _KUBERNETES,
     ),
     Family("helm", "helm.sh/helm/v4", ("helm.sh/helm/v4/cmd/helm",), "helm.sh/helm/v4/internal/version.version"),
+    Family("helm3", "helm.sh/helm/v3", ("helm.sh/helm/v3/cmd/helm",), "helm.sh/helm/v3/internal/version.version"),
 )
 
 
