@@ -5,14 +5,21 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 from mmdeploy.cluster.failures import from_config
+from mmdeploy.cluster.kubeconfig import Plain, plain
 from mmdeploy.words import nearest
 
+CONNECTIONS: Final = 32
+"""Connections that are kept open: as many as threads that ask."""
+LOGIN_SECONDS: Final = 10.0
+"""How long a login is taken for good; `kubernetes` renews tokens minutes before they run out."""
 _ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
@@ -29,11 +36,45 @@ class Where:
 
 
 @dataclass(frozen=True)
+class Connection:
+    """A way to one API server, logged in."""
+
+    where: Where
+    pool: Any
+    """A ``urllib3.PoolManager``."""
+    credentials: Callable[[], Mapping[str, str]]
+    """The header that says who asks; nothing with a client certificate."""
+    client: Callable[[], Any]
+    """The logged-in ``kubernetes.client.ApiClient``, for what is no plain request; made when it is asked for."""
+
+
+@dataclass(frozen=True)
 class Access:
     """What a person said about the cluster to talk to; None for what kubectl would take."""
 
     kubeconfig: Path | None = None
     context: str | None = None
+
+    def connection(self) -> Connection:
+        """A way in; by `kubernetes` where the kubeconfig asks for more than a token or a certificate.
+
+        Raises `ClusterError` in one sentence for what is missing or broken.
+        """
+        found = plain(self.kubeconfig, self.context)
+        if found is not None:
+            return self._plain(found)
+        api, where = self.client()
+        pool = api.rest_client.pool_manager
+        pool.connection_pool_kw["maxsize"] = CONNECTIONS  # the library keeps five a processor, and makes others anew
+        return Connection(where, pool, _Login(api), lambda: api)
+
+    def _plain(self, found: Plain) -> Connection:
+        from urllib3 import PoolManager
+
+        said = {"authorization": f"Bearer {found.token}"} if found.token else {}
+        where = Where(found.context, found.server, found.namespace, found.user)
+        pool = PoolManager(maxsize=CONNECTIONS, ssl_context=found.tls, cert_reqs="CERT_REQUIRED")
+        return Connection(where, pool, lambda: said, cache(lambda: self.client()[0]))
 
     def client(self) -> tuple[Any, Where]:
         """A logged-in ``kubernetes.client.ApiClient`` and where it leads.
@@ -86,6 +127,23 @@ class Access:
         return {**os.environ, **extra}
 
 
+class _Login:
+    """The header by `kubernetes`, which looks anew, and renews a token that has run out, each time it is asked: that
+    takes longer than many a request, so it is asked now and then."""
+
+    def __init__(self, api: Any) -> None:
+        self._api = api
+        self._until = 0.0
+        self._found: Mapping[str, str] = {}
+
+    def __call__(self) -> Mapping[str, str]:
+        if time.monotonic() >= self._until:
+            found: dict[str, str] = {}
+            self._api.update_params_for_auth(found, [], ["BearerToken"], "", "GET", None)
+            self._found, self._until = found, time.monotonic() + LOGIN_SECONDS
+        return self._found
+
+
 @contextlib.contextmanager
 def _complaints() -> Iterator[list[str]]:
     """What the library logs as an error while it logs in: that an exec plugin failed is said nowhere else."""
@@ -113,4 +171,4 @@ def _own_namespace() -> str:
     return path.read_text(encoding="utf-8").strip() if path.is_file() else "default"
 
 
-__all__ = ["Access", "Where"]
+__all__ = ["CONNECTIONS", "Access", "Connection", "Where"]

@@ -94,7 +94,8 @@ def forward(session: Session, namespace: str, pod: str, port: int) -> Forwarded:
     path = f"/api/v1/namespaces/{namespace}/pods/{pod}/portforward"
     with _opening(session, path) as headers:
         url = _url(session, path, [("ports", str(port))])
-        return Forwarded(PortForward(create_websocket(session.api.configuration, url, headers), [port]), port)
+        client = session.connection.client()
+        return Forwarded(PortForward(create_websocket(client.configuration, url, headers), [port]), port)
 
 
 def run(
@@ -108,7 +109,7 @@ def run(
     query += [("command", word) for word in command]
     with _opening(session, path) as headers:
         url = _url(session, path, query)
-        client = WSClient(session.api.configuration, url, headers, capture_all=False, binary=True)
+        client = WSClient(session.connection.client().configuration, url, headers, capture_all=False, binary=True)
         for start in range(0, len(stdin), FRAME):
             client.write_stdin(stdin[start : start + FRAME])
     return Running(client)
@@ -122,8 +123,7 @@ def _opening(session: Session, path: str) -> Iterator[dict[str, str]]:
     """
     from websocket import WebSocketBadStatusException, WebSocketException
 
-    headers: dict[str, str] = {"sec-websocket-protocol": _PROTOCOL}
-    session.api.update_params_for_auth(headers, [], ["BearerToken"], path, "GET", None)
+    headers: dict[str, str] = {"sec-websocket-protocol": _PROTOCOL, **session.connection.credentials()}
     try:
         yield headers
     except WebSocketBadStatusException as problem:
@@ -133,7 +133,7 @@ def _opening(session: Session, path: str) -> Iterator[dict[str, str]]:
 
 
 def _url(session: Session, path: str, query: list[tuple[str, str]]) -> str:
-    host = session.api.configuration.host.replace("http", "ws", 1)
+    host = session.where.server.replace("http", "ws", 1)
     return f"{host}{path}?{urlencode(query)}"
 
 

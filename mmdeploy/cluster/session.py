@@ -1,7 +1,7 @@
 """Requests to one API server.
 
-`kubernetes` reads the kubeconfig, logs in (certificates, tokens, exec plugins) and carries requests; objects are plain
-dictionaries, because its models are slow for long lists. Reads that depend on nothing run in parallel (`Session.all`).
+Objects are plain dictionaries, because the models of `kubernetes` are slow for long lists. Reads that depend on nothing
+run in parallel (`Session.all`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
-from mmdeploy.cluster.access import Access, Where
+from mmdeploy.cluster.access import Access, Connection
 from mmdeploy.cluster.failures import from_response, from_transport
 from mmdeploy.errors import ClusterError, NotFoundError
 
@@ -33,8 +33,6 @@ LONGEST_PAUSE_SECONDS = 10.0
 PARALLEL = 8
 """Requests at a time; the API server's own priority levels give a user about as many seats."""
 
-CONNECTIONS = 32
-"""Connections that are kept open."""
 PIECE = 1 << 16
 """Bytes of an answer that are taken at a time."""
 
@@ -68,13 +66,12 @@ class Session:
     """A connection that everything on the live side shares; safe for use by several threads."""
 
     def __init__(
-        self, api: Any, where: Where, access: Access, sleep: Callable[[float], None] = time.sleep,
+        self, connection: Connection, access: Access, sleep: Callable[[float], None] = time.sleep,
         trace: Trace | None = None,
     ) -> None:  # fmt: skip
-        self._api = api
-        # As many connections as threads that ask; the library keeps five a processor, and makes new ones for the rest.
-        api.rest_client.pool_manager.connection_pool_kw["maxsize"] = CONNECTIONS
-        self.where = where
+        self.connection = connection
+        """What carries the requests, for what this room needs beside them."""
+        self.where = connection.where
         self.access = access
         self._sleep = sleep
         self._trace = trace
@@ -93,13 +90,7 @@ class Session:
         sentence for a missing or broken kubeconfig, an unknown context, or a login program that fails.
         """
         access = access or Access()
-        api, where = access.client()
-        return cls(api, where, access, sleep, trace)
-
-    @property
-    def api(self) -> Any:
-        """The logged-in client, for what this room needs beside requests."""
-        return self._api
+        return cls(access.connection(), access, sleep, trace)
 
     # --------------------------------------------------------------------------------------------------- one request
 
@@ -152,13 +143,12 @@ class Session:
         """One request, tried once; any status is an answer. Raises `ClusterError` where there is none."""
         import urllib3
 
-        url = self._api.configuration.host + path + (f"?{urlencode(query, doseq=True)}" if query else "")
+        url = self.where.server + path + (f"?{urlencode(query, doseq=True)}" if query else "")
         sent = {"Accept": "application/json", "Content-Type": content_type, "User-Agent": FIELD_MANAGER}
-        sent |= dict(headers or {})
-        self._api.update_params_for_auth(sent, [], ["BearerToken"], path, method, text)
+        sent |= {**(headers or {}), **self.connection.credentials()}
         begun = time.monotonic()
         try:
-            answer = self._api.rest_client.pool_manager.request(
+            answer = self.connection.pool.request(
                 method, url, body=text, headers=sent, timeout=timeout, retries=False, redirect=False
             )
         except urllib3.exceptions.HTTPError as problem:
@@ -189,11 +179,10 @@ class Session:
         """
         import urllib3
 
-        sent = {"User-Agent": FIELD_MANAGER, **(headers or {})}
-        self._api.update_params_for_auth(sent, [], ["BearerToken"], path, method, body)
+        sent = {"User-Agent": FIELD_MANAGER, **(headers or {}), **self.connection.credentials()}
         try:
-            answer = self._api.rest_client.pool_manager.request(
-                method, self._api.configuration.host + path, body=body, headers=sent, timeout=timeout, retries=False,
+            answer = self.connection.pool.request(
+                method, self.where.server + path, body=body, headers=sent, timeout=timeout, retries=False,
                 redirect=False, preload_content=False,
             )  # fmt: skip
         except urllib3.exceptions.ReadTimeoutError:
