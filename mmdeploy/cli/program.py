@@ -4,41 +4,60 @@ from __future__ import annotations
 
 import errno
 import sys
-from typing import Annotated
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Annotated, Final
 
 import typer
 
 from mmdeploy import __version__
-from mmdeploy.cli import apply, catalog, check, delete, diff, estimate, lint, rehearse, render, status, verify
 from mmdeploy.errors import MmdeployError
 
 EPILOG = """Exit codes: 0 done · 1 unexpected · 2 usage or invalid spec · 3 findings · 4 differences exist ·
 5 cluster unreachable or forbidden · 6 verification contradicted · 124 timed out · 130 interrupted."""
 
-app = typer.Typer(
-    name="mmdeploy",
-    help="Render, check and prove multimodal llm-d deployments.",
-    epilog=EPILOG,
-    no_args_is_help=True,
-    add_completion=True,
-    rich_markup_mode=None,  # its tables cut the names of long options on a narrow terminal
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command("render", epilog=render.EXAMPLES)(render.render)
-app.command("lint", epilog=lint.LINT_EXAMPLES)(lint.lint)
-app.command("check", epilog=check.EXAMPLES)(check.check)
-app.command("diff", epilog=diff.EXAMPLES)(diff.diff)
-app.command("rehearse", epilog=rehearse.EXAMPLES)(rehearse.rehearse)
-app.command("verify", epilog=verify.EXAMPLES)(verify.verify)
-app.command("apply", epilog=apply.EXAMPLES)(apply.apply)
-app.command("status", epilog=status.EXAMPLES)(status.status)
-app.command("delete", epilog=delete.EXAMPLES)(delete.delete)
-app.command("explain", epilog=lint.EXPLAIN_EXAMPLES)(lint.explain)
-app.command("estimate", epilog=estimate.EXAMPLES)(estimate.estimate)
-app.command("matrix", epilog=catalog.MATRIX_EXAMPLES)(catalog.matrix)
-app.command("models", epilog=catalog.MODELS_EXAMPLES)(catalog.models)
-app.command("schema", epilog=catalog.SCHEMA_EXAMPLES)(catalog.schema)
+EXAMPLES = "EXAMPLES"
+COMMANDS: Final = {
+    "render": ("render", EXAMPLES),
+    "lint": ("lint", "LINT_EXAMPLES"),
+    "check": ("check", EXAMPLES),
+    "diff": ("diff", EXAMPLES),
+    "rehearse": ("rehearse", EXAMPLES),
+    "verify": ("verify", EXAMPLES),
+    "apply": ("apply", EXAMPLES),
+    "status": ("status", EXAMPLES),
+    "delete": ("delete", EXAMPLES),
+    "explain": ("lint", "EXPLAIN_EXAMPLES"),
+    "estimate": ("estimate", EXAMPLES),
+    "matrix": ("catalog", "MATRIX_EXAMPLES"),
+    "models": ("catalog", "MODELS_EXAMPLES"),
+    "schema": ("catalog", "SCHEMA_EXAMPLES"),
+}
+"""A command is the function of its name in a module of this room; the examples in its help stand beside it."""
+
+
+def program(words: Sequence[str] = ()) -> typer.Typer:
+    """The program for a command line: with the one command that is called, or with all where it is not plain which.
+
+    Importing all of them and working out their options takes half the time that a short command takes.
+    """
+    app = typer.Typer(
+        name="mmdeploy",
+        help="Render, check and prove multimodal llm-d deployments.",
+        epilog=EPILOG,
+        no_args_is_help=True,
+        add_completion=True,
+        rich_markup_mode=None,  # its tables cut the names of long options on a narrow terminal
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_options)
+    called = words[0] if words and words[0] in COMMANDS else None
+    for name, (module, examples) in COMMANDS.items():
+        if called in (None, name):
+            found = import_module(f"mmdeploy.cli.{module}")
+            app.command(name, epilog=getattr(found, examples))(getattr(found, name))
+    return app
 
 
 def _version(asked: bool) -> None:
@@ -47,8 +66,7 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
-def options(
+def _options(
     version: Annotated[
         bool, typer.Option("--version", "-V", help="Print the version and exit.", callback=_version, is_eager=True)
     ] = False,
@@ -59,7 +77,7 @@ def options(
 def main() -> None:
     """Run the program with ``sys.argv``; errors become one message on stderr and the documented exit code."""
     try:
-        app()
+        program(sys.argv[1:])()
     except MmdeployError as problem:
         from mmdeploy.report import problems
 

@@ -84,3 +84,13 @@ def test_commands_that_evaluate_nothing_need_no_templates(tmp_path: Path, args: 
 def test_an_error_is_told_without_loading_more(tmp_path: Path) -> None:
     modules = loaded(tmp_path, "render", "-a", "gpuu", status=2)
     assert not modules & {"rich", "ruamel", "jinja2", "kubernetes"}
+
+
+@pytest.mark.parametrize("args", [["models"], ["render", "--help"]], ids=" ".join)
+def test_a_command_loads_no_other_command(tmp_path: Path, args: list[str]) -> None:
+    modules = loaded(tmp_path, *args)
+    assert not modules & {"mmdeploy.cli.apply", "mmdeploy.cli.lint", "mmdeploy.cli.verify"}
+
+
+def test_an_unknown_command_is_told_what_there_is(tmp_path: Path) -> None:
+    assert "mmdeploy.cli.verify" in loaded(tmp_path, "verfiy", status=2)

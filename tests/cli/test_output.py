@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tarfile
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,10 +21,10 @@ from syrupy.assertion import SnapshotAssertion
 from typer.main import get_command
 
 from mmdeploy import __version__
-from mmdeploy.cli.program import app
+from mmdeploy.cli.program import program
 from tests.cli.program import ROOT, Done, environment, run
 
-COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
+COMMANDS: dict[str, Any] = get_command(program()).commands  # type: ignore[attr-defined]
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -321,7 +322,8 @@ def test_every_example_runs(command: str, lines: list[str], tmp_path: Path) -> N
         if directory.name != "epd" or command == "verify" or command == "check":
             assert run("render", "-t", "e-pd", "-d", directory).status == 0
     (tmp_path / "kubeconfig").write_text(json.dumps(NOWHERE))
-    (place / "llm-d-router-standalone.tgz").touch()
+    with tarfile.open(place / "llm-d-router-standalone.tgz", "w:gz"):
+        pass  # a cluster is not reached before its content would be looked at
     path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
     extra = {"KUBECONFIG": str(tmp_path / "kubeconfig"), "HF_TOKEN": "hf_of-a-test", "PYTHONPATH": str(ROOT)}
     for line in lines:

@@ -394,11 +394,11 @@ def test_the_list_of_options_is_complete() -> None:
     """Every option of ``render`` that sets a field is compared above."""
     from typer.main import get_command
 
-    from mmdeploy.cli.program import app
+    from mmdeploy.cli.program import program
 
     others = {"--set", "--file", "--directory", "--output", "--check", "--force", "--explain", "--from-env", "--all"}
     others |= {"--blueprints", "--quiet", "--help", "-h", "-f", "-d", "-o", "-q"}
-    render_command = get_command(app).commands["render"]  # type: ignore[attr-defined]
+    render_command = get_command(program()).commands["render"]  # type: ignore[attr-defined]
     names = {name for option in render_command.params for name in (*option.opts, *option.secondary_opts)}
     assert names - others == set(OPTIONS)
 

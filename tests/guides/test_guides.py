@@ -234,10 +234,10 @@ def test_every_guide_is_linked_from_the_readme() -> None:
 def test_the_readme_lists_the_commands_there_are() -> None:
     from typer.main import get_command
 
-    from mmdeploy.cli.program import app
+    from mmdeploy.cli.program import program
 
     said = re.findall(r"^\| `mmdeploy (\w+)` \|", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert sorted(said) == sorted(get_command(app).commands)  # type: ignore[attr-defined]
+    assert sorted(said) == sorted(get_command(program()).commands)  # type: ignore[attr-defined]
 
 
 def test_every_name_of_an_expression_is_explained() -> None:
@@ -278,10 +278,10 @@ def test_the_table_of_releases_says_what_the_catalog_says() -> None:
 def test_the_options_of_the_reference_exist() -> None:
     from typer.main import get_command
 
-    from mmdeploy.cli.program import app
+    from mmdeploy.cli.program import program
     from mmdeploy.cli.render import OPTIONS
     from mmdeploy.spec import fields_of
 
-    render = get_command(app).commands["render"]  # type: ignore[attr-defined]
+    render = get_command(program()).commands["render"]  # type: ignore[attr-defined]
     assert set(OPTIONS) <= {option for parameter in render.params for option in parameter.opts}
     assert set(OPTIONS.values()) <= set(fields_of())
