@@ -32,6 +32,8 @@ EXPLAIN_EXAMPLES = """Examples:
 mmdeploy explain
 
 mmdeploy explain MMD601
+
+mmdeploy explain MMD4
 """
 
 
@@ -124,7 +126,7 @@ def lint(
     }
     chosen = replace(settings.load(Path()), **{name: value for name, value in said.items() if value})
     catalog = blueprints.load(blueprints_dir)
-    reader = _live_reader(namespace, kubeconfig, context) if live else None
+    reader = _live_reader(namespace, kubeconfig, context, beside_files=bool(paths)) if live else None
     document = judgement.judge(catalog, paths or [], chosen, write_baseline=write_baseline, live=reader)
     print(_formed(document, chosen, catalog), end="")
     if document["failed"]:
@@ -133,12 +135,13 @@ def lint(
         raise typer.Exit(1)  # a rule that stopped with a bug has judged nothing: that is no pass
 
 
-def _live_reader(namespace: str | None, kubeconfig: Path | None, context: str | None) -> Live:
+def _live_reader(namespace: str | None, kubeconfig: Path | None, context: str | None, *, beside_files: bool) -> Live:
     """Reads the cluster when the files are read: they may say which namespace."""
     from mmdeploy.apply.plan import liveobjects
     from mmdeploy.cluster.access import Access
     from mmdeploy.cluster.session import Session
-    from mmdeploy.errors import UsageError
+    from mmdeploy.errors import NotFoundError, UsageError
+    from mmdeploy.words import counted
 
     def read(named: Sequence[str]) -> tuple[Sequence[Mapping[str, Any]], Sequence[str]]:
         if namespace is None and len(named) > 1:
@@ -147,8 +150,15 @@ def _live_reader(namespace: str | None, kubeconfig: Path | None, context: str | 
                 next_step="choose one with --namespace",
             )  # fmt: skip
         session = Session.connect(Access(kubeconfig, context))
-        found = liveobjects.read(session, namespace or (named[0] if named else session.where.namespace))
-        notes = [f"{len(found.objects)} live objects of namespace {found.namespace} in context {session.where.context}"]
+        place = namespace or (named[0] if named else session.where.namespace)
+        try:
+            found = liveobjects.read(session, place)
+        except NotFoundError as problem:
+            if not beside_files:
+                raise
+            return (), [f"{problem.found}: the files are judged alone"]  # as before the first apply
+        objects = counted(len(found.objects), "live object")
+        notes = [f"{objects} of namespace {found.namespace} in context {session.where.context}"]
         if found.unread:
             notes.append(f"may not be read, so not judged: {', '.join(dict.fromkeys(found.unread))}")
         return found.objects, notes
@@ -175,7 +185,9 @@ def _formed(document: dict[str, Any], chosen: Settings, catalog: Catalog) -> str
 
 
 def explain(
-    code: Annotated[str | None, typer.Argument(help="A code, such as MMD601.", metavar="CODE")] = None,
+    code: Annotated[
+        str | None, typer.Argument(help="A code, such as MMD601, or a group of codes: MMD6.", metavar="CODE")
+    ] = None,
     output: Annotated[ExplainForm, typer.Option("--output", "-o", help="What stdout gets.")] = ExplainForm.text,
     directory: Annotated[
         Path | None, typer.Option("--directory", "-d", help="Write the pages of all codes here.", metavar="DIR")
@@ -194,11 +206,12 @@ def explain(
         for name, page in pages.pages(GROUPS, [item.as_data() for item in codes.codes(place).values()]).items():
             (directory / name).write_text(page, encoding="utf-8")
         return
-    found = [codes.find(place, code)] if code else list(codes.codes(place).values())
+    group = codes.find_group(place, code) if code else list(codes.codes(place).values())
+    found = group or [codes.find(place, code or "")]
     if output is ExplainForm.json:
         listed = [item.as_data() for item in found]
         print(documents.as_json({"schemaVersion": 1, "kind": "Codes", "codes": listed}), end="")
-    elif code:
+    elif not group:
         print(pages.explained(found[0].as_data()), end="")
     else:
         columns = {name: name for name in ("code", "level", "title")}

@@ -131,6 +131,17 @@ def find(blueprints: Path, word: str) -> Code:
     return known[wanted]
 
 
+def find_group(blueprints: Path, word: str) -> list[Code]:
+    """The codes of a group, as ``--select`` takes it (``MMD4``, ``4``, ``4xx``, ``MMD41``) or by a word of its title
+    (``estimator``); none where the word is no group's."""
+    known = codes(blueprints)
+    plain = word.strip().lower()
+    digits = re.fullmatch(r"(?:mmd)?([1-9]\d?)x{0,2}", plain)
+    if digits is not None:
+        return [item for code, item in known.items() if code[3:].startswith(digits[1])]
+    return [item for item in known.values() if plain in item.group.split() and plain != "and"]
+
+
 def _near(known: Mapping[str, Code], wanted: str) -> list[str]:
     """Codes with the nearest numbers, or whose titles are nearest to words."""
     if wanted[3:].isdigit():

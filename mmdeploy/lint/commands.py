@@ -6,6 +6,8 @@ shell strings, ``$(VAR)`` as Kubernetes expands it and ``$VAR`` as a shell does.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import re
 import shlex
@@ -15,11 +17,14 @@ from functools import cached_property
 from typing import Any
 
 from mmdeploy.documents import KeyPath
+from mmdeploy.lint.source import InText, dig
 
 _FLAG = re.compile(r"^--?[A-Za-z]")
 _SHELLS = ("sh", "bash", "dash", "ash", "zsh")
 _REDIRECTION = re.compile(r"^(?:\||&|\d*>.*|<.*)$")
 """Where a command ends for a shell: a pipe, the background, a redirection."""
+_COMMANDS = re.compile(r"(?P<command>.*?)(?:\n|;|&&|\|\||\Z)", re.DOTALL)
+_PROGRAMS = re.compile(r"vllm|sglang|pd-sidecar|epp")
 _SUFFIXED = re.compile(r"(?<=[:\s\[,])(\d+(?:\.\d+)?)([kKmMgGtT])(?=\s*[,}\]])")
 _SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
@@ -133,6 +138,21 @@ def parse_json(text: str) -> dict[str, Any]:
     return value
 
 
+def repeated_keys(text: str) -> list[str]:
+    """Keys that a mapping in a JSON text has twice: the last one counts. A text that is no JSON has none."""
+    found: list[str] = []
+
+    def read(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        names = [name for name, _ in pairs]
+        found.extend(name for name in dict.fromkeys(names) if names.count(name) > 1)
+        return dict(pairs)
+
+    with contextlib.suppress(json.JSONDecodeError, RecursionError):
+        json.loads(text, object_pairs_hook=read)
+        return found
+    return []
+
+
 def _scalar(text: str | None) -> Any:
     if text is None:
         return True
@@ -161,7 +181,7 @@ def parse(container: Mapping[str, Any], path: KeyPath) -> Command:
     script = _script_at(words)
     if script is not None:
         text, at = words[script]
-        words = list(_shell_words(text, at, environment))
+        words = list(_shell_words(text, at, environment, exact=dig(container, at[len(path) :]) == text))
     command = _parse_words(words, shell=script is not None)
     command.unknown = unknown
     return command
@@ -204,24 +224,44 @@ def _script_at(words: Sequence[tuple[str, KeyPath]]) -> int | None:
     return None
 
 
-def _shell_words(script: str, path: KeyPath, environment: Mapping[str, str | None]) -> Iterator[tuple[str, KeyPath]]:
-    """Words of the script's command that starts an engine (or of its last command)."""
-    plain = script.replace("\\\n", " ")
-    lines = [line for line in re.split(r"\n|;|&&|\|\|", _protect(plain)) if line.strip()]
-    chosen = next(
-        (line for line in lines if re.search(r"vllm|sglang|pd-sidecar|epp", line)), lines[-1] if lines else ""
-    )
-    chosen = _unprotect(chosen)
-    try:
-        words = shlex.split(chosen, comments=True)
-    except ValueError:
-        words = chosen.split()
-    for word in words:
+def _shell_words(
+    script: str, path: KeyPath, environment: Mapping[str, str | None], exact: bool
+) -> Iterator[tuple[str, KeyPath]]:
+    """Words of the script's command that starts an engine (or of its last command), each with its place in the script.
+
+    ``exact`` says that the script stands in the document letter by letter.
+    """
+    protected = _protect(script.replace("\\\n", "  "))  # as long as the script, so that places stay
+    lines = [found for found in _COMMANDS.finditer(protected) if found["command"].strip()]
+    chosen = next((line for line in lines if _PROGRAMS.search(line["command"])), lines[-1] if lines else None)
+    if chosen is None:
+        return
+    for word, at in _split(_unprotect(chosen["command"])):
         if _REDIRECTION.match(word):
             break
         if word == "exec" or re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*=.*", word):
             continue
-        yield _expand_shell(word, environment), path
+        yield _expand_shell(word, environment), (*path[:-1], _place(script, chosen.start() + at, path, exact))
+
+
+def _place(script: str, at: int, path: KeyPath, exact: bool) -> InText:
+    step = path[-1]
+    return InText(int(step), script.count("\n", 0, at), at - script.rfind("\n", 0, at) - 1 if exact else 0)
+
+
+def _split(line: str) -> list[tuple[str, int]]:
+    """Words of a command as a shell splits it, and where each begins; between blanks where quotes do not match."""
+    text = io.StringIO(line)
+    lexer = shlex.shlex(text, posix=True)
+    lexer.whitespace_split = True
+    words, at = [], 0
+    try:
+        while (word := lexer.get_token()) is not None:
+            words.append((word, at + len(line[at:]) - len(line[at:].lstrip())))
+            at = text.tell()
+    except ValueError:
+        return [(found[0], found.start()) for found in re.finditer(r"\S+", line)]
+    return words
 
 
 def _protect(text: str) -> str:

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from mmdeploy.documents import KeyPath
+from mmdeploy.lint.secrets import shown, without_tokens
 from mmdeploy.lint.source import Document, Position
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class Finding:
     fix: str
     source: str
     line: str
-    """Text of the line, for a caret under it."""
+    """Text of the line, for a caret under it; without secrets."""
 
     @property
     def key(self) -> tuple[str, str, str, str]:
@@ -130,8 +131,8 @@ def as_finding(found: Found, found_by: Rule) -> Finding:
         position=position,
         subject=found.subject,
         path=".".join(map(str, found.path)),
-        message=found.message,
-        fix=found.fix,
+        message=without_tokens(found.message),
+        fix=without_tokens(found.fix),
         source=found_by.source,
-        line=source.line_of(position),
+        line=shown(source.line_of(position), found.document.value, found.path),
     )

@@ -13,6 +13,7 @@ from mmdeploy.lint.pods import Engine, Pod, pods_of
 from mmdeploy.lint.pools import Pool, pools_of
 from mmdeploy.lint.reading import Read
 from mmdeploy.lint.router import BUILT_IN, PickerConfig, Plugin, Router, configs_of, values_of
+from mmdeploy.lint.routers import Routers, routers
 from mmdeploy.lint.source import Defect, Document, Position, dig
 from mmdeploy.lint.tables import Tables
 from mmdeploy.lint.versions import Release, infer
@@ -69,11 +70,18 @@ class Deployment:
     objects: list[Object] = field(default_factory=list)
     pods: list[Pod] = field(default_factory=list)
     router: Router = field(default_factory=Router)
+    neighbours: dict[Any, Any] = field(default_factory=dict, repr=False)
+    """What `mmdeploy.lint.peers` has worked out already."""
 
     @cached_property
     def tables(self) -> Tables:
         """Tables of the catalog."""
         return Tables(self.catalog.blueprints)
+
+    @property
+    def routers(self) -> Routers:
+        """The router's versions, and what changed between them."""
+        return routers(self.catalog.blueprints)
 
     @cached_property
     def release(self) -> Release:
@@ -182,7 +190,7 @@ def _texts(labels: Mapping[Any, Any]) -> dict[str, str]:
 def index(catalog: Catalog, read: Read, as_release: str | None = None) -> Deployment:
     """Documents as one deployment."""
     deployment = Deployment(catalog, [], read.kustomizations, read.sources, list(read.defects), as_release)
-    for document in _flattened(read.documents):
+    for document in flattened(read.documents):
         deployment.documents.append(document)
         values = values_of(document)
         if values is not None:
@@ -195,7 +203,7 @@ def index(catalog: Catalog, read: Read, as_release: str | None = None) -> Deploy
     return deployment
 
 
-def _flattened(documents: Iterable[Document]) -> Iterator[Document]:
+def flattened(documents: Iterable[Document]) -> Iterator[Document]:
     """Documents, with the items of Lists one by one."""
     for document in documents:
         value = document.value

@@ -17,7 +17,10 @@ from mmdeploy.lint.index import Deployment, index
 from mmdeploy.lint.live import add, namespaces
 from mmdeploy.lint.run import Result, run, select
 from mmdeploy.lint.settings import Settings
+from mmdeploy.lint.shares import shares
+from mmdeploy.lint.shares import told as told_shares
 from mmdeploy.lint.source import Document, compose
+from mmdeploy.words import counted
 
 SCHEMA_VERSION = 1
 
@@ -47,16 +50,18 @@ def judge(
             add(read, objects)
             read.notes += notes
         deployment = index(catalog, read, settings.as_release)
-        result = run(deployment, chosen, known if known is not None else frozenset())
-    notes = [*read.notes, *_notes(deployment, settings)]
+        parts = shares(deployment)
+        result = run(deployment, chosen, known if known is not None else frozenset(), parts=parts.values())
+    notes = [*read.notes, *told_shares(parts), *_notes(deployment, settings)]
     notes += [f"could not be judged because of a bug in mmdeploy, please report it: {rule}" for rule in result.broken]
     if known is not None and known.gone:
-        notes.append(
-            f"{known.gone} entries of {settings.baseline} were not found again; --write-baseline leaves them out"
+        gone = (
+            f"{counted(known.gone, 'entry', 'entries')} of {settings.baseline} {'was' if known.gone == 1 else 'were'}"
         )
+        notes.append(f"{gone} not found again; --write-baseline renews the list")
     if write_baseline and settings.baseline is not None:
         baselines.write(settings.baseline, result.findings)
-        notes.append(f"{settings.baseline}: {len(result.findings)} findings listed")
+        notes.append(f"{settings.baseline}: {counted(len(result.findings), 'finding')} listed")
         result = Result(ignored=result.ignored, known=len(result.findings))
     document = told(deployment, result, settings.fail_on or "error", notes)
     return {**document, "broken": bool(result.broken)}

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final
 
 import yaml
 
+from mmdeploy.lint.index import flattened
 from mmdeploy.lint.reading import Read
 from mmdeploy.lint.router import values_of
+from mmdeploy.lint.shares import HELM_RELEASE
 from mmdeploy.lint.source import Document, compose, dig
 
-_RELEASE: Final = ("metadata", "annotations", "meta.helm.sh/release-name")
 _ROUTED: Final = ("InferencePool",)
 """Kinds by which a Helm release is known to be a router."""
 
@@ -21,10 +22,15 @@ Object = Mapping[str, Any]
 
 def document_of(item: Object) -> Document:
     """A live object as a document; its text is the object as YAML, its file is ``Kind/name (live)``."""
-    text = yaml.dump(_ordered(item), Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False,
-                     allow_unicode=True, width=1 << 16)  # fmt: skip
+    text = cache(partial(_as_yaml, item))  # few are ever looked at
     name = f"{item['kind']}/{item['metadata']['name']} (live)"
-    return Document(name, 0, dict(item), partial(compose, text, 0, text.count("\n") + 1), text)
+    return Document(name, 0, dict(item), lambda: compose(text(), 0, text().count("\n") + 1), "", late=text)
+
+
+def _as_yaml(item: Object) -> str:
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    text: str = yaml.dump(_ordered(item), Dumper=dumper, sort_keys=False, allow_unicode=True, width=1 << 16)
+    return text
 
 
 def _ordered(item: Object) -> dict[str, Any]:
@@ -35,7 +41,7 @@ def _ordered(item: Object) -> dict[str, Any]:
 
 def namespaces(read: Read) -> list[str]:
     """Namespaces that files say they are for."""
-    found = (dig(document.value, ("metadata", "namespace")) for document in read.documents)
+    found = (dig(document.value, ("metadata", "namespace")) for document in flattened(read.documents))
     specs = (dig(document.value, ("namespace",)) for document in read.documents if _is_spec(document))
     return list(dict.fromkeys(str(name) for name in (*specs, *found) if name))
 
@@ -43,18 +49,22 @@ def namespaces(read: Read) -> list[str]:
 def add(read: Read, objects: Sequence[Object]) -> None:
     """Put live objects beside what was read from files, except those that the files replace.
 
-    A file replaces the object of its kind and name; router values replace every object of their release.
+    A file replaces the object of its kind, name and namespace (one without a namespace is applied wherever the objects
+    are); router values replace every object of their release.
     """
-    written = {_identity(document.value) for document in read.documents if isinstance(document.value, Mapping)}
+    written = {_identity(document.value) for document in flattened(read.documents)
+               if isinstance(document.value, Mapping)}  # fmt: skip
     releases = set(_replaced_releases(read, objects))
     for item in objects:
-        if _identity(item) not in written and dig(item, _RELEASE) not in releases:
+        identity, anywhere = _identity(item), (*_identity(item)[:3], "")
+        if identity not in written and anywhere not in written and dig(item, HELM_RELEASE) not in releases:
             read.documents.append(document_of(item))
 
 
-def _identity(item: Mapping[str, Any]) -> tuple[str, str, str]:
+def _identity(item: Mapping[str, Any]) -> tuple[str, str, str, str]:
     group = str(item.get("apiVersion") or "").rpartition("/")[0]
-    return group, str(item.get("kind") or ""), str(dig(item, ("metadata", "name")) or "")
+    name, namespace = (str(dig(item, ("metadata", key)) or "") for key in ("name", "namespace"))
+    return group, str(item.get("kind") or ""), name, namespace
 
 
 def _is_spec(document: Document) -> bool:
@@ -72,4 +82,4 @@ def _replaced_releases(read: Read, objects: Sequence[Object]) -> Iterator[Any]:
     if named:
         yield from named
         return
-    yield from (dig(item, _RELEASE) for item in objects if item.get("kind") in _ROUTED and dig(item, _RELEASE))
+    yield from (dig(item, HELM_RELEASE) for item in objects if item.get("kind") in _ROUTED and dig(item, HELM_RELEASE))

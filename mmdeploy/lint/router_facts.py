@@ -12,6 +12,7 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 from mmdeploy.catalog import Catalog
+from mmdeploy.lint.routers import routers
 from mmdeploy.lint.source import dig
 from mmdeploy.lint.tables import Row, age, has, notes, rows
 
@@ -39,7 +40,12 @@ class RouterFacts:
     def __init__(self, catalog: Catalog, version: str) -> None:
         self.catalog = catalog
         self.version = version
-        self.main = version == "main"
+        self.routers = routers(catalog.blueprints)
+        self.main = version == self.routers.rolling
+
+    def has(self, gate: str) -> bool:
+        """Whether this version has a change, by its name in ``gates``."""
+        return self.routers.has(gate, self.version)
 
     @cached_property
     def lint(self) -> Mapping[str, Any]:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from mmdeploy.errors import UsageError
 from mmdeploy.lint.findings import GROUPS, Finding, Found, Level, Rule, as_finding, rules
 from mmdeploy.lint.index import Deployment
-from mmdeploy.lint.source import Document, Position, dig
+from mmdeploy.lint.secrets import shown
+from mmdeploy.lint.shares import GROUPS as GROUPS_OF_ROUTERS
+from mmdeploy.lint.source import Document, InText, Position, dig
 
 ANNOTATION = "mmdeploy.llm-d.ai/ignore"
 """Annotation on an object: codes, separated by commas or spaces, then a reason."""
 UNUSED_IGNORE = "MMD904"
+_MARK = "mmdeploy:"
 _COMMENT = re.compile(r"#\s*mmdeploy:\s*ignore\b(?P<rest>.*)$")
 _CODE = re.compile(r"MMD\d{3}")
 
@@ -31,16 +35,24 @@ class Ignore:
     line: str = ""
     """Text of the line that it stands on."""
 
-    def covers(self, finding: Finding, document: Document) -> bool:
-        """Whether it speaks of this finding."""
+    def covers(self, finding: Finding, found: Found) -> bool:
+        """Whether it speaks of this finding. A script is silenced where it begins, too: its lines take no comments."""
         if finding.code not in self.codes:
             return False
+        document = found.document
         if self.document is not None:
             return self.document in (document, document.parent[0] if document.parent else None)
         # A comment that stands alone speaks of the line below it.
         alone = self.line.lstrip().startswith("#")
         lines = (self.position.line, self.position.line + 1) if alone else (self.position.line,)
-        return finding.position.file == self.position.file and finding.position.line in lines
+        places = [finding.position, *_beginning(found)]
+        return any(place.file == self.position.file and place.line in lines for place in places)
+
+
+def _beginning(found: Found) -> Iterator[Position]:
+    """Where the text begins that a find is inside of."""
+    if found.path and isinstance(found.path[-1], InText):
+        yield found.document.position((*found.path[:-1], int(found.path[-1])))
 
 
 @dataclass
@@ -79,23 +91,30 @@ def _codes(words: Iterable[str], option: str) -> set[str]:
 
 
 def run(
-    deployment: Deployment, chosen: Sequence[Rule], baseline: Container[Any] = frozenset(), *, strict: bool = False
+    deployment: Deployment,
+    chosen: Sequence[Rule],
+    baseline: Container[Any] = frozenset(),
+    *,
+    strict: bool = False,
+    parts: Collection[Deployment] = (),
 ) -> Result:
     """Every finding of the chosen rules, less what inline ignores and the baseline cover.
 
-    A rule that breaks must not keep the others from being heard: it is named in ``Result.broken``, or raises if
-    ``strict``.
+    Where a deployment has several routers, ``parts`` are their shares (`mmdeploy.lint.shares`): rules about one router
+    look at each of them, the others at the whole. A rule that breaks must not keep the others from being heard: it is
+    named in ``Result.broken``, or raises if ``strict``.
     """
     ignores = [*_comments(deployment), *_annotations(deployment)]
     result = Result()
     seen: set[tuple[str, Position, str]] = set()
     for item in chosen:
-        for found, finding in _findings(deployment, item, result, strict):
+        looked_at = parts if parts and item.code[3] in GROUPS_OF_ROUTERS else (deployment,)
+        for found, finding in chain.from_iterable(_findings(part, item, result, strict) for part in looked_at):
             identity = (finding.code, finding.position, finding.message)
             if identity in seen:
                 continue
             seen.add(identity)
-            covering = [ignore for ignore in ignores if ignore.covers(finding, found.document)]
+            covering = [ignore for ignore in ignores if ignore.covers(finding, found)]
             for ignore in covering:
                 ignore.used = True
             if covering:
@@ -125,20 +144,18 @@ def _findings(deployment: Deployment, item: Rule, result: Result, strict: bool) 
 
 
 def _texts(deployment: Deployment) -> dict[str, tuple[str, int]]:
-    """Texts by file, each once, with the lines before it."""
+    """Texts by file that may ask for something, each once, with the lines before it."""
     documents = [*deployment.documents, *deployment.kustomizations, *deployment.sources]
     return {
-        f"{document.file}\0{document.line_offset}": (document.text, document.line_offset)
+        f"{document.file}\0{document.line_offset}": (document.whole_text, document.line_offset)
         for document in documents
-        if document.written is None
+        if document.written is None and document.mentions(_MARK)
     }
 
 
 def _comments(deployment: Deployment) -> list[Ignore]:
     found = []
     for key, (text, offset) in _texts(deployment).items():
-        if "mmdeploy:" not in text:
-            continue
         for number, line in enumerate(text.splitlines(), start=1):
             match = _COMMENT.search(line)
             codes = frozenset(_CODE.findall(match["rest"])) if match else frozenset()
@@ -169,5 +186,7 @@ def _unused(ignores: Iterable[Ignore], chosen: set[str]) -> list[Finding]:
         if not ignore.codes:
             what, fix = "this ignore names no code, so it ignores nothing", "write # mmdeploy: ignore MMD305 reason"
         place = ignore.position
-        found.append(Finding(UNUSED_IGNORE, Level.warning, place, "ignore", "", what, fix, "mmdeploy", ignore.line))
+        found.append(
+            Finding(UNUSED_IGNORE, Level.warning, place, "ignore", "", what, fix, "mmdeploy", shown(ignore.line))
+        )
     return found

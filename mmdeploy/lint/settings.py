@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -17,6 +18,8 @@ from mmdeploy.errors import UsageError
 YAML_FILE = ".mmdeploy.yaml"
 TOML_FILE = "pyproject.toml"
 TOML_SECTION = "tool.mmdeploy.lint"
+_OURS = re.compile(r"tool\s*\.\s*[\"']?mmdeploy|^\s*\[\s*tool\s*\]", re.MULTILINE)
+"""What a file that says something for mmdeploy holds: most do not, and need not be read further."""
 FORMS = ("text", "json", "sarif", "junit", "github", "short")
 THRESHOLDS = ("error", "warning", "info", "never")
 
@@ -71,15 +74,17 @@ def _from_toml(path: Path) -> Any:
     import tomllib
 
     text = path.read_bytes().decode("utf-8", errors="replace")
-    if TOML_SECTION not in text:
+    if not _OURS.search(text):
         return None
     try:
         value: Any = tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:
         raise UsageError(f"is not TOML: {problem}", origin=str(path)) from None
-    for key in TOML_SECTION.split("."):
+    for key in TOML_SECTION.split(".")[:-1]:
         value = value.get(key) if isinstance(value, dict) else None
-    return value
+    if value is not None and not isinstance(value, dict):
+        raise UsageError("tool.mmdeploy must be a table", origin=str(path), next_step=f"write [{TOML_SECTION}]")
+    return (value or {}).get("lint")
 
 
 def _checked(section: Any, place: Path, origin: str) -> Settings:

@@ -18,6 +18,7 @@ import yaml
 from mmdeploy.documents import KeyPath
 from mmdeploy.lint.loader import Loader, TolerantLoader
 
+_A_SECRET = re.compile(r"""\bkind["']?\s*:\s*["']?Secret\b""")
 _SEPARATOR = re.compile(r"^---(?:\s.*)?$", re.MULTILINE)
 
 
@@ -33,9 +34,27 @@ class Position:
         return f"{self.file}:{self.line}:{self.column}"
 
 
+class InText(int):
+    """The last step of a path, to an item of a list that is a text of several lines: also which of them is meant."""
+
+    line: int
+    """Lines of the text before it."""
+    column: int
+    """Characters of the line before the place; 0 where only the line is known."""
+
+    def __new__(cls, step: int, line: int, column: int) -> InText:
+        """Equal to the plain step, whose place is that of the whole text."""
+        made = super().__new__(cls, step)
+        made.line, made.column = line, column
+        return made
+
+
 @dataclass(frozen=True)
 class Defect:
-    """Something about the text itself: ``kind`` is ``unparsable``, ``duplicate-key`` or ``unbuildable``."""
+    """Something about the text itself: ``kind`` is ``unparsable``, ``duplicate-key`` or ``unbuildable``.
+
+    ``text`` is empty where a line of it must not be shown: it may be a Secret's.
+    """
 
     kind: str
     message: str
@@ -62,7 +81,7 @@ class Document:
     composed: yaml.Node | Callable[[], yaml.Node | None] | None
     """Its node, or what makes it."""
     text: str
-    """The text that it stands in, which may hold other documents too."""
+    """The text that it stands in, which may hold other documents too; empty where `late` makes it."""
     line_offset: int = 0
     """Lines of the file before ``text``."""
     column_offset: int = 0
@@ -74,6 +93,17 @@ class Document:
     """For a ConfigMap that kustomize made of files: the first document of each file, by key."""
     fixed: Position | None = None
     """Where a defect of the text is, which no path leads to."""
+    late: Callable[[], str] | None = None
+    """Makes the text for those who ask for it, where that takes time and few do."""
+
+    @property
+    def whole_text(self) -> str:
+        """The text, made by now."""
+        return self.late() if self.late else self.text
+
+    def mentions(self, word: str) -> bool:
+        """Whether a word may stand in the text; True does not promise it."""
+        return word in (str(self.value) if self.late else self.text)
 
     @cached_property
     def node(self) -> yaml.Node | None:
@@ -90,7 +120,7 @@ class Document:
                 return inner
         return Document(
             self.file, self.index, value, lambda: node_at(self.node, path), self.text, self.line_offset,
-            self.column_offset, (self, path),
+            self.column_offset, (self, path), late=self.late,
         )  # fmt: skip
 
     def position(self, path: KeyPath = ()) -> Position:
@@ -99,14 +129,27 @@ class Document:
             return self.fixed
         if self.written is not None:
             return self.written.position(same_path(self.value, self.written.value, path))
+        if path and isinstance(path[-1], InText) and (inside := self._inside(path, path[-1])) is not None:
+            return inside
         mark = _mark(self.node, path) if self.node is not None else None
         if mark is None:
             return Position(self.file, self.line_offset + 1, self.column_offset + 1)
         return Position(self.file, self.line_offset + mark.line + 1, self.column_offset + mark.column + 1)
 
+    def _inside(self, path: KeyPath, step: InText) -> Position | None:
+        """A place inside a literal block, which keeps the lines of its text as they are."""
+        node = node_at(self.node, path)
+        if node is None or getattr(node, "style", None) != "|":
+            return None
+        line, indent = self._text_starts(path)
+        at = Position(self.file, line + step.line + 1, 1)
+        text = self.line_of(at)
+        column = indent + step.column if step.column else len(text) - len(text.lstrip())
+        return Position(self.file, at.line, self.column_offset + column + 1)
+
     def line_of(self, position: Position) -> str:
         """The text of the line at ``position``."""
-        lines = _lines(self.text)
+        lines = _lines(self.whole_text)
         at = position.line - self.line_offset - 1
         return " " * self.column_offset + lines[at].rstrip("\r\n") if 0 <= at < len(lines) else ""
 
@@ -143,7 +186,7 @@ class Document:
             return self.line_offset, 0
         if getattr(node, "style", None) not in ("|", ">"):
             return self.line_offset + node.start_mark.line, node.start_mark.column
-        lines = _lines(self.text)
+        lines = _lines(self.whole_text)
         first = node.start_mark.line + 1
         content = next((line for line in lines[first:] if line.strip()), "")
         return self.line_offset + first, len(content) - len(content.lstrip(" "))
@@ -174,7 +217,7 @@ def same_path(value: Any, other: Any, path: KeyPath) -> KeyPath:
             at = next((index for index, candidate in enumerate(other) if _alike(candidate, item)), None)
             if at is None:
                 break
-            step = at
+            step = InText(at, step.line, step.column) if isinstance(step, InText) else at
         found.append(step)
         value, other = item, dig(other, (step,))
     return tuple(found)
@@ -282,10 +325,12 @@ def _read_chunk(chunk: _Chunk, file: str, defects: list[Defect], index: int, col
             for key, mark in loader.duplicates:
                 at = Position(file, chunk.line + mark.line + 1, column_offset + mark.column + 1)
                 message = f"the key {key!r} is given twice; the last one wins"
-                defects.append(Defect("duplicate-key", message, at, chunk.text, chunk.line, column_offset))
+                text = "" if dig(value, ("kind",)) == "Secret" else chunk.text
+                defects.append(Defect("duplicate-key", message, at, text, chunk.line, column_offset))
     except (yaml.YAMLError, ValueError, RecursionError, TypeError) as problem:
         at = _problem_position(problem, chunk, file, column_offset)
-        return Defect("unparsable", _words(problem), at, chunk.text, chunk.line, column_offset)
+        text = "" if _A_SECRET.search(chunk.text) else chunk.text
+        return Defect("unparsable", _words(problem), at, text, chunk.line, column_offset)
     chunk.documents = [document for document in found if document.value is not None]
     return None
 

@@ -16,7 +16,7 @@ def roles_of(known: RouterFacts, kind: str) -> frozenset[str]:
     """Values of the role label that a role filter lets through."""
     both = known.fact("stages", "both") or {}
     roles = set((known.fact("stages", "roles") or {}).get(kind, ()))
-    if not known.main and kind in both.get("roles", ()):
+    if known.has("roleBoth") and kind in both.get("roles", ()):
         roles.add("both")
     return frozenset(roles)
 

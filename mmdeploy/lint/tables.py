@@ -1,7 +1,6 @@
 """Tables of the catalog, by release: what router and engines know.
 
-
-Router versions are ``v0.9.0``, ``v0.10.0`` and ``main``; engine versions are dotted numbers. An empty ``last`` means
+Versions of the router are those of `mmdeploy.lint.routers`, those of engines dotted numbers. An empty ``last`` means
 that the newest release read still has it.
 """
 
@@ -19,7 +18,6 @@ import yaml
 Row = Mapping[str, str]
 Version = tuple[int, ...]
 
-ROUTER_VERSIONS = ("v0.9.0", "v0.10.0", "main")
 NEWEST: Version = (1 << 30,)
 
 

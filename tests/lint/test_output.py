@@ -12,7 +12,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from mmdeploy.lint import judgement
-from mmdeploy.lint.findings import Finding, Level
+from mmdeploy.lint.findings import Finding, Level, rules
 from mmdeploy.lint.source import Position
 from mmdeploy.report import findings as report
 from tests.cli.program import run
@@ -212,6 +212,32 @@ def test_settings_that_are_wrong(text: str, said: str, place: Path) -> None:
     assert said in done.stderr or said.replace("nearest", "try") in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[tool.mmdeploy]\nlint = 3\n", "lint settings must be a mapping"),
+        ("[tool]\nmmdeploy = {lint = []}\n", "lint settings must be a mapping"),
+        ("tool.mmdeploy = 'lint'\n", "tool.mmdeploy must be a table"),
+        ("[ tool . mmdeploy . lint ]\nfail-on = 'eror'\n", "fail-on cannot be 'eror'"),
+        ("[tool.mmdeploy.lint\n", "is not TOML"),
+    ],
+)
+def test_settings_of_the_wrong_type_in_a_pyproject(text: str, said: str, place: Path) -> None:
+    (place / "pyproject.toml").write_text(text)
+    done = run("lint", "ignoring.yaml")
+    assert done.status == 2
+    assert said in done.stderr
+    assert "pyproject.toml" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "text", ["dependencies = ['mmdeploy']\n", "[tool.mmdeploys]\nlint = 3\n", "[tool.mmdeploy]\nx = 1\n", "[broken\n"]
+)
+def test_a_pyproject_without_settings_is_no_matter(text: str, place: Path) -> None:
+    (place / "pyproject.toml").write_text(text)
+    assert run("lint", "ignoring.yaml", "--ignore", "9").status == 0
+
+
 def test_a_baseline_in_the_settings_starts_at_their_file(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("lint", ".", "--baseline", "known.json", "--write-baseline").status == 0
     (place / ".mmdeploy.yaml").write_text("lint: {baseline: known.json}\n")
@@ -246,6 +272,21 @@ def test_explain(snapshot: SnapshotAssertion) -> None:
     assert listed.status == 0
     assert "MMD601" in listed.stdout
     assert json.loads(run("explain", "MMD601", "-o", "json").stdout)["codes"][0]["code"] == "MMD601"
+
+
+@pytest.mark.parametrize("word", ["MMD6", "6", "6xx", "mmd6xx", "estimator"])
+def test_explain_lists_the_codes_of_a_group(word: str) -> None:
+    listed = json.loads(run("explain", word, "-o", "json").stdout)["codes"]
+    assert {item["code"] for item in listed} == {item.code for item in rules() if item.code.startswith("MMD6")}
+    shown = run("explain", word)
+    assert shown.status == 0
+    assert [line.split()[0] for line in shown.stdout.splitlines()[1:]] == [item["code"] for item in listed]
+
+
+@pytest.mark.parametrize("word", ["0", "MMD0", "and", "xx"])
+def test_a_word_that_is_no_group_lists_none(word: str) -> None:
+    done = run("explain", word)
+    assert (done.status, done.stdout) == (2, "")
 
 
 def test_explain_names_the_nearest() -> None:

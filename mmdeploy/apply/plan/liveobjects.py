@@ -35,9 +35,12 @@ KINDS: Final = (
     ("monitoring.coreos.com/v1", "ServiceMonitor"),
     ("monitoring.googleapis.com/v1", "PodMonitoring"),
     ("resource.k8s.io/v1", "ResourceClaimTemplate"),
+    ("autoscaling/v2", "HorizontalPodAutoscaler"),
+    ("keda.sh/v1alpha1", "ScaledObject"),
 )
 """What a deployment may consist of; Secrets are never read."""
-_ROOT_CERTIFICATES: Final = "kube-root-ca.crt"
+_OF_NAMESPACES: Final = {("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")}
+"""What every namespace is given."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ class LiveObjects:
 def read(session: Session, namespace: str) -> LiveObjects:
     """Every object of the kinds in `KINDS`; a kind that is not served has none. Raises `ForbiddenError` where nothing
     may be read at all, and `NotFoundError` where the namespace holds nothing."""
+    session.resource("v1", "ConfigMap")  # alone: where nobody answers, one request waits for it and not one a kind
     found = session.all([partial(_listed, session, namespace, *kind) for kind in KINDS])
     unread = tuple(kind for (_, kind), items in zip(KINDS, found, strict=True) if items is None)
     objects = tuple(bare(item) for items in found for item in items or () if _worth_judging(item))
@@ -63,8 +67,20 @@ def read(session: Session, namespace: str) -> LiveObjects:
             next_step="an administrator grants get and list there; --namespace chooses another",
         )
     if not objects:
-        raise NotFoundError(f"namespace {namespace} holds nothing to judge", next_step="--namespace chooses another")
+        raise NotFoundError(_nothing(session, namespace), next_step="--namespace chooses another")
     return LiveObjects(namespace, objects, unread)
+
+
+def _nothing(session: Session, namespace: str) -> str:
+    """Why a namespace holds nothing, as far as the person may see it."""
+    try:
+        found = session.find(f"/api/v1/namespaces/{namespace}")
+    except ForbiddenError:
+        return f"namespace {namespace} holds nothing to judge"
+    if found is None:
+        return f"there is no namespace {namespace}"
+    ending = found["metadata"].get("deletionTimestamp") is not None
+    return f"namespace {namespace} {'is being removed' if ending else 'holds nothing to judge'}"
 
 
 def _listed(session: Session, namespace: str, api_version: str, kind: str) -> list[dict[str, Any]] | None:
@@ -79,11 +95,12 @@ def _listed(session: Session, namespace: str, api_version: str, kind: str) -> li
 
 
 def _worth_judging(item: dict[str, Any]) -> bool:
-    """Whether somebody wrote the object: not a controller, nor the cluster, nor mmdeploy for itself."""
+    """Whether somebody wrote the object, to stay: no controller, nor the cluster, nor mmdeploy for itself."""
     metadata = item["metadata"]
     made = any(owner.get("controller") for owner in metadata.get("ownerReferences") or ())
     ours = item["kind"] == "ConfigMap" and (metadata.get("labels") or {}).get(MANAGED_BY) == MANAGER
-    return not made and not ours and metadata["name"] != _ROOT_CERTIFICATES
+    going = metadata.get("deletionTimestamp") is not None
+    return not (made or ours or going) and (item["kind"], metadata["name"]) not in _OF_NAMESPACES
 
 
 __all__ = ["KINDS", "LiveObjects", "read"]

@@ -13,6 +13,7 @@ from mmdeploy.lint.findings import Found, Level, rule
 from mmdeploy.lint.index import Deployment
 from mmdeploy.lint.peers import DECODE, ENCODE, PREFILL, arguments, of_kind, opaque, peers, subject
 from mmdeploy.lint.pods import Engine
+from mmdeploy.words import counted
 
 _MANY = 1000
 """Replicas above which nobody lists encoders one by one."""
@@ -146,7 +147,8 @@ def _reached(engine: Engine, urls: Flag, encoder: Engine) -> Iterator[Found]:
     if named and missing:
         yield Found(
             engine.pod.document, urls.path, subject(engine),
-            f"{pod.title} has {pod.replicas} encoders, but --encoder-urls leaves out {', '.join(missing)}: idle pods",
+            f"{pod.title} has {counted(pod.replicas or 1, 'encoder')}, but --encoder-urls leaves out "
+            f"{', '.join(missing)}: idle pods",
             "list every encoder, or lower the replicas",
         )  # fmt: skip
 

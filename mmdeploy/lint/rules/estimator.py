@@ -17,7 +17,9 @@ from mmdeploy.lint.findings import Found, Level, rule
 from mmdeploy.lint.index import Deployment
 from mmdeploy.lint.pods import Engine
 from mmdeploy.lint.router import PickerConfig
+from mmdeploy.lint.router_facts import facts
 from mmdeploy.lint.source import dig
+from mmdeploy.words import counted
 
 if TYPE_CHECKING:
     from mmdeploy.catalog.families import Family
@@ -132,7 +134,7 @@ def _sees_no_pictures(engine: Engine) -> bool:
 def _judged(deployment: Deployment, block: Block, model: Served) -> Pairing | None:
     from mmdeploy.estimator.pairing import judge  # only where a model that is known is served
 
-    video = deployment.release.router_at_least("v0.10.0")
+    video = facts(deployment).has("videoEstimate")
     try:
         return judge(block.value, model.family, video_supported=video)
     except UsageError:  # the router does not start with it, which is for the rules of the configuration to say
@@ -289,6 +291,7 @@ def maximum_below_minimum(deployment: Deployment) -> Iterator[Found]:
     if _is_number(least) and _is_number(most) and 0 < most < least:
         yield block.found(
             ("video", "frames", "minFrames"),
-            f"minFrames {least} is above maxFrames {most}; the maximum wins, so every video counts {most} frames",
+            f"minFrames {least} is above maxFrames {most}; the maximum wins, so every video counts "
+            f"{counted(most, 'frame')}",
             "swap them, or leave one out",
         )

@@ -167,7 +167,7 @@ def alpha_gate(deployment: Deployment) -> Iterator[Found]:
     """A plugin of Alpha stability without the flag that allows it."""
     known = facts(deployment)
     flag = known.fact("chart", "alphaFlag")
-    if not deployment.release.router_at_least(known.fact("chart", "alphaGateFrom")) or allows_alpha(deployment, flag):
+    if not known.has("alphaFlag") or allows_alpha(deployment, flag):
         return
     fix = f"set router.epp.flags.{flag}: true"
     for config, plugin in deployment.plugins:

@@ -34,8 +34,8 @@ def feature_gates(deployment: Deployment) -> Iterator[Found]:
             message = ""
             if name not in here:
                 message = f"router {known.version} has no feature gate {name}{suggestion(name, here)}"
-            elif equals and known.version == "v0.9.0":
-                message = f"router v0.9.0 knows gates by their bare name, not as {gate}"
+            elif equals and not known.has("featureGateValues"):
+                message = f"router {known.version} knows gates by their bare name, not as {gate}"
             elif equals and value.lower() not in ("true", "false"):
                 message = f"feature gate {gate} is neither true nor false"
             if message:
@@ -219,7 +219,7 @@ def metrics_unread(deployment: Deployment) -> Iterator[Found]:
         extractors = {_type(config, name) for names in sources.values() for name in names}
         readers = config.of_type(*scorers)
         if readers and not any("metrics-extractor" in kind for kind in extractors):
-            end = "the endpoint picker exits at start" if known.main else "the scorers see no data"
+            end = "the endpoint picker exits at start" if known.has("metricsMustBeWired") else "the scorers see no data"
             yield Found(config.document, path, config.title,
                         f"{listed(plugin.name for plugin in readers)} read engine metrics, and no "
                         f"core-metrics-extractor is wired to a source: {end}",

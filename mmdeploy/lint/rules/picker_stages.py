@@ -92,7 +92,7 @@ def profile_without_decider(deployment: Deployment) -> Iterator[Found]:
 
 @rule("MMD214", Level.error, "router.md §1.4, §2.3; router-observed.md (the wrong decider)")
 def deciders(deployment: Deployment) -> Iterator[Found]:
-    """A decider that is of another stage, never says yes, or stands where v0.9.0 does not find it."""
+    """A decider that is of another stage, never says yes, or stands where the router does not find it."""
     known = facts(deployment)
     for config, handler in disaggregated(deployment):
         for stage in ASKED:
@@ -115,11 +115,11 @@ def deciders(deployment: Deployment) -> Iterator[Found]:
                     f"{plugin.name} has nonCachedTokens 0, which means never: prefill pods are not used",
                     "set parameters.nonCachedTokens (512, for instance)",
                 )  # fmt: skip
-            if deployment.release.router == "v0.9.0" and plugin.path > handler.path:
+            if known.has("pluginsInOrder") and plugin.path > handler.path:
                 yield Found(
                     config.document, plugin.path, config.title,
-                    f"{plugin.name} stands below {handler.name}: router v0.9.0 reads plugins in order, does not find "
-                    "it, and exits at start", f"move it above {handler.name}",
+                    f"{plugin.name} stands below {handler.name}: router {known.version} reads plugins in order, does "
+                    "not find it, and exits at start", f"move it above {handler.name}",
                 )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from mmdeploy.documents import KeyPath
+from mmdeploy.lint.commands import repeated_keys
 from mmdeploy.lint.findings import Found, Level, rule
 from mmdeploy.lint.index import Deployment
 from mmdeploy.lint.source import Document, dig
@@ -26,7 +27,16 @@ def unparsable(deployment: Deployment) -> Iterator[Found]:
 @rule("MMD902", Level.error, "field.md §4.3 (kustomize keeps the last of two equal keys, silently)")
 def duplicate_key(deployment: Deployment) -> Iterator[Found]:
     """A key given twice in one mapping."""
-    return _defects(deployment, "duplicate-key", "keep one of the two")
+    fix = "keep one of the two"
+    yield from _defects(deployment, "duplicate-key", fix)
+    for pod in deployment.pods:
+        for container in pod.containers:
+            for flag in container.command.flags:
+                for key in repeated_keys(flag.value or "") if (flag.value or "").startswith(("{", "[")) else ():
+                    yield Found(
+                        pod.document, flag.value_path or flag.path, f"{pod.title} container {container.name}",
+                        f"{flag.name} holds the key {key!r} twice; the last one wins", fix,
+                    )  # fmt: skip
 
 
 @rule("MMD903", Level.error, "kubectl kustomize")

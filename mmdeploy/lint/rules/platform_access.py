@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 from mmdeploy.documents import KeyPath
@@ -15,6 +16,7 @@ from mmdeploy.lint.index import Deployment
 from mmdeploy.lint.peers import subject
 from mmdeploy.lint.pods import Container, Engine, Pod
 from mmdeploy.lint.source import dig
+from mmdeploy.words import counted
 
 _TOKEN = re.compile(r"hf_[A-Za-z0-9]{20,}")
 
@@ -154,6 +156,11 @@ def _decoded(data: Any, plain: Any) -> str | None:
 def nccl_tuner(deployment: Deployment) -> Iterator[Found]:
     """GKE's nodes with gIB put a tuner in the way of NCCL that does not load in the engines' images."""
     notes = _notes(deployment, "gke")
+    told = [engine for engine in deployment.engines if engine.container.variable(notes["tuner"]) is not None]
+    inside = Counter(id(engine.pod.document) for engine in told)
+    elsewhere = {engine.pod.namespace for engine in told}
+    if any(dig(item.value, ("provider",)) == "gke" and "schemaVersion" in item.value for item in deployment.documents):
+        elsewhere |= {engine.pod.namespace for engine in deployment.engines}
     for engine in deployment.engines:
         container = engine.container
         ranks, held = parallel_of(engine, deployment.tables), accelerators_of(container, deployment)
@@ -162,7 +169,9 @@ def nccl_tuner(deployment: Deployment) -> Iterator[Found]:
         ):  # fmt: skip
             continue
         known = container.variable(notes["tuner"]) is not None or container.spec.get("envFrom")
-        if known or _forgotten(deployment, engine, notes) or not _on_gib(deployment, engine, notes):
+        # Where the other roles of a set have it, that is told as one finding about the set.
+        forgotten = inside[id(engine.pod.document)] > 1
+        if known or forgotten or not _on_gib(engine, notes, elsewhere):
             continue
         path = (*container.path, "env") if container.spec.get("env") else (*container.path, "name")
         yield Found(
@@ -173,29 +182,12 @@ def nccl_tuner(deployment: Deployment) -> Iterator[Found]:
         )  # fmt: skip
 
 
-def _forgotten(deployment: Deployment, engine: Engine, notes: Mapping[str, Any]) -> bool:
-    """Whether the other roles of a set have it: that is told as one finding about the set."""
-    same = [item for item in deployment.engines if item.pod.document is engine.pod.document]
-    return sum(1 for item in same if item.container.variable(notes["tuner"]) is not None) > 1
-
-
-def _on_gib(deployment: Deployment, engine: Engine, notes: Mapping[str, Any]) -> bool:
-    """Whether the pod runs on GKE nodes with gIB: the node selector tells, else what the deployment says elsewhere."""
+def _on_gib(engine: Engine, notes: Mapping[str, Any], elsewhere: Set[str | None]) -> bool:
+    """Whether the pod runs on GKE nodes with gIB: its node selector tells, else the others in its namespace."""
     wanted = dig(engine.pod.spec, ("nodeSelector", notes["acceleratorLabel"]))
     if wanted is not None:
         return str(wanted) in notes["gib"]
-    if engine.container.variable(notes["net"]) is not None:
-        return True
-    if any(
-        isinstance(item.value, Mapping) and "schemaVersion" in item.value and item.value.get("provider") == "gke"
-        for item in deployment.documents
-    ):
-        return True
-    return any(
-        other.container.variable(notes["tuner"]) is not None
-        for other in deployment.engines
-        if other.pod.namespace == engine.pod.namespace
-    )
+    return engine.container.variable(notes["net"]) is not None or engine.pod.namespace in elsewhere
 
 
 @rule("MMD956", Level.error, "llm-d-guides.md §5 (a pod asks for every chip of its node)")
@@ -222,7 +214,8 @@ def tpu_slice(deployment: Deployment) -> Iterator[Found]:
             if held.count != min(chips, notes["chipsPerHost"]) and held.count != chips:
                 yield Found(
                     engine.pod.document, held.path, subject(engine),
-                    f"topology {topology} has {chips} chips, and the pod asks for {held.count}: it is not scheduled",
+                    f"topology {topology} has {counted(chips, 'chip')}, and the pod asks for {held.count}: it is not "
+                    "scheduled",
                     f"ask for {min(chips, notes['chipsPerHost'])}, and set the tensor parallel size with it",
                 )  # fmt: skip
 

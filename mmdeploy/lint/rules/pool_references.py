@@ -14,6 +14,7 @@ from mmdeploy.lint.pools import pickers_of
 from mmdeploy.lint.router_facts import facts
 from mmdeploy.lint.rules.words import listed
 from mmdeploy.lint.source import dig
+from mmdeploy.words import counted
 
 _ORDINAL = re.compile(r"^(.+)-(\d+)$")
 _EXT_PROC = ("grpc-ext-proc", "ext-proc", "extproc")
@@ -183,7 +184,7 @@ def _unresolved(deployment: Deployment, services: list[Object], url: str) -> str
         return f"the StatefulSet of Service {service} is called {sets[0].name}"
     replicas = owner.get("spec", "replicas")
     count = replicas if isinstance(replicas, int) else 1
-    return f"{owner.title} has {count} replicas" if int(match[2]) >= count else ""
+    return f"{owner.title} has {counted(count, 'replica')}" if int(match[2]) >= count else ""
 
 
 def _renamed(name: str, names: set[str]) -> str | None:

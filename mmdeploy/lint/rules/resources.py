@@ -14,6 +14,7 @@ from mmdeploy.lint.index import Deployment
 from mmdeploy.lint.pods import Container, Engine
 from mmdeploy.lint.source import dig
 from mmdeploy.quantities import quantity
+from mmdeploy.words import counted
 
 GIB = 1 << 30
 _QUANTITY = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+|[numkMGTPE]|[KMGTPE]i)?")
@@ -245,9 +246,10 @@ def _mismatch(engine: Engine, ranks: Parallel, held: Accelerators, needed: int, 
         path = (*engine.pod.object_path, "leaderWorkerTemplate", "size") if spans else held.path
         yield Found(
             document, path, subject,
-            f"{ranks} need {needed} accelerators, and there are {where}: ranks are waited for that never come",
+            f"{ranks} need {counted(needed, 'accelerator')}, and there are {where}: ranks are waited for that "
+            "never come",
             "make size times the accelerators of a pod equal to the ranks" if spans
-            else f"ask for {needed} accelerators, or lower the parallel sizes",
+            else f"ask for {counted(needed, 'accelerator')}, or lower the parallel sizes",
         )  # fmt: skip
     elif engine.container.variable("CUDA_VISIBLE_DEVICES") is None:
         yield Found(
@@ -309,7 +311,8 @@ def _bad_quantities(container: Container) -> Iterator[Found]:
             elif name == "memory" and (size := _number(value)) is not None and size < _SMALLEST_MEMORY:
                 yield Found(
                     container.pod.document, path, title(container),
-                    f"{kind}.memory: {value!r} is {size:g} bytes", "write the unit: Gi or Mi (m means thousandths)",
+                    f"{kind}.memory: {value!r} is {counted(size, 'byte')}",
+                    "write the unit: Gi or Mi (m means thousandths)",
                 )  # fmt: skip
 
 

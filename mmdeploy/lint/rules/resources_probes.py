@@ -14,6 +14,7 @@ from mmdeploy.lint.index import Deployment
 from mmdeploy.lint.peers import opaque, subject
 from mmdeploy.lint.pods import Engine
 from mmdeploy.lint.source import dig
+from mmdeploy.words import counted
 
 KINDS = ("startupProbe", "readinessProbe", "livenessProbe")
 _SERVING = ("Deployment", "StatefulSet", "ReplicaSet", "DaemonSet", "LeaderWorkerSet", "DisaggregatedSet", "Pod")
@@ -70,17 +71,17 @@ class Probe:
 
 def probes(deployment: Deployment) -> Iterator[Probe]:
     """Every probe of every engine that serves by itself."""
-    defaults = deployment.tables.notes("platform")["probes"]["defaults"]
     for engine in deployment.engines:
-        for kind in KINDS:
-            spec = engine.container.spec.get(kind)
-            if isinstance(spec, Mapping):
-                yield Probe(engine, kind, spec, (*engine.container.path, kind), defaults)
+        yield from filter(None, (probe(deployment, engine, kind) for kind in KINDS))
 
 
 def probe(deployment: Deployment, engine: Engine, kind: str) -> Probe | None:
     """One probe of an engine."""
-    return next((item for item in probes(deployment) if item.engine is engine and item.kind == kind), None)
+    spec = engine.container.spec.get(kind)
+    if not isinstance(spec, Mapping):
+        return None
+    defaults = deployment.tables.notes("platform")["probes"]["defaults"]
+    return Probe(engine, kind, spec, (*engine.container.path, kind), defaults)
 
 
 def _listens(engine: Engine) -> int | None:
@@ -266,7 +267,8 @@ def impatient(deployment: Deployment) -> Iterator[Found]:
         given = "timeoutSeconds is 1" if "timeoutSeconds" in item.spec else "timeoutSeconds is left at 1"
         yield item.found(
             ("timeoutSeconds",) if "timeoutSeconds" in item.spec else (),
-            f"{given}: a busy engine answers later, and after {item.seconds('failureThreshold')} misses {what}",
+            f"{given}: a busy engine answers later, and after "
+            f"{counted(item.seconds('failureThreshold'), 'miss', 'misses')} {what}",
             "give it timeoutSeconds: 5 or more",
         )  # fmt: skip
 

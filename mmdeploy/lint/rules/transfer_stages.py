@@ -16,6 +16,7 @@ from mmdeploy.lint.peers import (
     arguments,
     cache_pairs,
     consumers,
+    distinct,
     encoder_pairs,
     of_kind,
     peers,
@@ -58,7 +59,7 @@ def stage_without_transfer(deployment: Deployment) -> Iterator[Found]:
                 "add --ec-transfer-config with ec_role ec_producer",
             )  # fmt: skip
     told: list[Engine] = []
-    for encoder in of_kind(deployment, "vllm", ENCODE):
+    for encoder in distinct(deployment, of_kind(deployment, "vllm", ENCODE)):
         after = consumers(deployment, encoder)
         strict = any(stage(engine) == PREFILL for engine in after) or not any(_takes(engine) for engine in after)
         for engine in after if strict else ():

@@ -286,22 +286,29 @@ def _flag(known: RouterFacts, name: str) -> tuple[str, str, Level | None] | None
 @rule("MMD254", Level.error, "router.md §4.1, §9; llm-d/llm-d-autoscaling#1337")
 def chart_version(deployment: Deployment) -> Iterator[Found]:
     """A chart or image version that was never published: the llm-d release number is not the router's."""
-    chart = facts(deployment).fact("chart") or {}
-    oldest, names = str(chart.get("oldestPublished")), chart.get("names") or ()
+    oldest, names = deployment.routers.versions[0], facts(deployment).fact("chart", "names") or ()
     for document, path, version in _pins(deployment, names):
         if _older(version, oldest):
             yield Found(
                 document, path, f"chart version {version}",
                 f"the router's chart {version} does not exist: charts follow the router's version, not llm-d's, and "
                 f"begin with {oldest}",
-                "llm-d v0.8 goes with v0.9.0, llm-d v0.9 with v0.10.0",
+                _which_goes_with(deployment),
             )  # fmt: skip
     tag = deployment.router.value(*EPP, "image", "tag")
     repository = deployment.router.value(*EPP, "image", "repository")
     if tag and _older(str(tag[0]), oldest) and (not repository or "llm-d-router" in str(repository[0])):
         yield Found(tag[1].document, (*EPP, "image", "tag"), "Helm values",
                     f"the endpoint picker image has no tag {tag[0]}: under its present name it begins with {oldest}",
-                    "llm-d v0.8 goes with v0.9.0, llm-d v0.9 with v0.10.0")  # fmt: skip
+                    _which_goes_with(deployment))  # fmt: skip
+
+
+def _which_goes_with(deployment: Deployment) -> str:
+    """Which tagged router belongs to which llm-d release, oldest first."""
+    catalog = deployment.catalog
+    releases = [(name, catalog.release(name).routerVersion) for name in reversed(catalog.release_names)]
+    tagged = [(name, router) for name, router in releases if router != deployment.routers.rolling]
+    return ", ".join(f"llm-d {name} goes with {router}" for name, router in tagged)
 
 
 def _pins(deployment: Deployment, names: Any) -> Iterator[tuple[Any, KeyPath, str]]:
@@ -334,8 +341,8 @@ def _older(version: str, oldest: str) -> bool:
 @rule("MMD255", Level.warning, "llm-d/llm-d#2285; llm-d-guides.md §19.15; router.md §0")
 def skew(deployment: Deployment) -> Iterator[Found]:
     """A router that floats beside a pinned sidecar: configuration, headers and flags drift apart."""
-    release = deployment.release
-    if not release.known or release.router != "main" or release.sidecar == "main":
+    release, rolling = deployment.release, deployment.routers.rolling
+    if not release.known or release.router != rolling or release.sidecar == rolling:
         return
     for pod in deployment.pods:
         if pod.sidecar is not None and pod.sidecar.image:

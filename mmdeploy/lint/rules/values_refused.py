@@ -159,15 +159,16 @@ def _no_selector(deployment: Deployment) -> Iterator[Found]:
 @rule("MMD246", Level.error, "router.md §4.2; router-chart-values.csv (router.proxy)")
 def agentgateway(deployment: Deployment) -> Iterator[Found]:
     """agentgateway as the standalone proxy: what it must be combined with."""
-    router = deployment.router
+    router, known = deployment.router, facts(deployment)
     kind = router.value("router", "proxy", "proxyType")
     secure = router.value("router", "epp", "flags", "secure-serving")
     plain = secure is not None and str(secure[0]).lower() == "false"
     if kind is None or kind[0] != "agentgateway":
-        if plain and secure is not None and deployment.release.router == "v0.9.0" and kind is not None:
+        if plain and secure is not None and known.has("envoyAlwaysTls") and kind is not None:
             yield Found(secure[1].document, (*EPP, "flags", "secure-serving"), "Helm values",
-                        "on chart v0.9.0 secure-serving: false leaves Envoy on TLS: every ext_proc connection fails",
-                        "remove it, or use chart v0.10.0")  # fmt: skip
+                        f"on chart {known.version} secure-serving: false leaves Envoy on TLS: every ext_proc "
+                        "connection fails",
+                        f"remove it, or use chart {known.routers.gate('envoyAlwaysTls').ended}")  # fmt: skip
         return
     create = router.value("router", "inferencePool", "create")
     at: KeyPath = ("router", "proxy", "proxyType")
@@ -182,7 +183,8 @@ def agentgateway(deployment: Deployment) -> Iterator[Found]:
                     "agentgateway speaks plaintext to the endpoint picker, whose default is TLS: the template fails",
                     "set router.epp.flags.secure-serving: false")  # fmt: skip
     block = router.value("router", "proxy", "agentgateway")
-    if block is not None and deployment.release.router_at_least("v0.10.0"):
+    if block is not None and known.has("agentgatewayBlockRefused"):
         yield Found(block[1].document, ("router", "proxy", "agentgateway"), "Helm values",
-                    "the block proxy.agentgateway is refused from chart v0.10.0 on: the template "
-                    "fails", "remove it")  # fmt: skip
+                    "the block proxy.agentgateway is refused from chart "
+                    f"{known.routers.gate('agentgatewayBlockRefused').since} on: the template fails",
+                    "remove it")  # fmt: skip

@@ -13,7 +13,7 @@ from mmdeploy.lint.images import Use, image, uses
 from mmdeploy.lint.index import Deployment
 from mmdeploy.lint.pods import Container
 from mmdeploy.lint.source import Document, dig
-from mmdeploy.lint.versions import router_version, tag_of
+from mmdeploy.lint.versions import tag_of
 
 _TEMPLATE = re.compile(r"[<>{}$]|\s")
 
@@ -189,13 +189,13 @@ def picker_and_chart(deployment: Deployment) -> Iterator[Found]:
 
 def _chart_signs(deployment: Deployment) -> Iterator[_Sign]:
     for chart in charts(deployment):
-        found = router_version(chart.version)
+        found = deployment.routers.of(chart.version)
         if found is not None:
             yield _Sign("the chart", found, chart.version, chart.document, chart.path)
     for item in deployment.objects:
         label = item.get("metadata", "labels", "helm.sh/chart")
         match = re.fullmatch(r"(?:llm-d-router-\w+|routerlib)-(v?\d.*|v0)", label) if isinstance(label, str) else None
-        found = router_version(match[1]) if match and not match[1].startswith("0.0.0") else None
+        found = deployment.routers.of(match[1]) if match and not match[1].startswith("0.0.0") else None
         if match and found is not None:
             yield _Sign("the chart", found, match[1], item.document, ("metadata", "labels", "helm.sh/chart"))
 
@@ -203,19 +203,19 @@ def _chart_signs(deployment: Deployment) -> Iterator[_Sign]:
 def _picker_signs(deployment: Deployment) -> Iterator[_Sign]:
     for values in deployment.router.values:
         tag = values.get("router", "epp", "image", "tag")
-        found = router_version(str(tag)) if isinstance(tag, str) else None
+        found = deployment.routers.of(str(tag)) if isinstance(tag, str) else None
         if found is not None:
             yield _Sign("the endpoint picker", found, str(tag), values.document, ("router", "epp", "image", "tag"))
-    yield from (_of_image("the endpoint picker", item) for item in _versioned(deployment, "epp"))
+    yield from (_of_image(deployment, "the endpoint picker", item) for item in _versioned(deployment, "epp"))
 
 
 def _versioned(deployment: Deployment, program: str) -> Iterator[Container]:
     for pod in deployment.pods:
         for container in pod.containers:
-            if container.program == program and router_version(tag_of(container.image)) is not None:
+            if container.program == program and deployment.routers.of(tag_of(container.image)) is not None:
                 yield container
 
 
-def _of_image(part: str, container: Container) -> _Sign:
+def _of_image(deployment: Deployment, part: str, container: Container) -> _Sign:
     tag = tag_of(container.image)
-    return _Sign(part, router_version(tag) or "", tag, container.pod.document, (*container.path, "image"))
+    return _Sign(part, deployment.routers.of(tag) or "", tag, container.pod.document, (*container.path, "image"))

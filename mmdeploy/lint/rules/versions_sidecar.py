@@ -13,7 +13,7 @@ from mmdeploy.lint.index import Deployment
 from mmdeploy.lint.pods import Container
 from mmdeploy.lint.source import read_text
 from mmdeploy.lint.tables import age
-from mmdeploy.lint.versions import router_version, tag_of
+from mmdeploy.lint.versions import tag_of
 
 _FALSE = ("0", "f", "F", "false", "FALSE", "False")
 """What Go reads as false."""
@@ -30,7 +30,7 @@ def sidecars(deployment: Deployment) -> Iterator[tuple[Container, str | None]]:
     for pod in deployment.pods:
         for container in pod.containers:
             if container.program == "sidecar":
-                yield container, router_version(tag_of(container.image))
+                yield container, deployment.routers.of(tag_of(container.image))
 
 
 def _subject(container: Container) -> str:
@@ -46,6 +46,12 @@ def _state(deployment: Deployment, name: str, at: str) -> str:
     if name in _notes(deployment)["removed"]:
         return "removed"
     return age(rows, at)
+
+
+def _spelling(deployment: Deployment, names: list[str], at: str | None) -> str:
+    """The first of a flag's spellings, newest first, that a version of the sidecar has; the oldest where it is not
+    known."""
+    return next((name for name in names if at is not None and _state(deployment, name, at) == "known"), names[-1])
 
 
 @rule("MMD710", Level.error, "router.md §0, §5.1; router-flags.csv (an unknown flag exits 2)")
@@ -73,7 +79,7 @@ def _refused(deployment: Deployment, container: Container, flag: Flag, state: st
         fix = f"write {instead}" if instead else "remove it, or pin a newer sidecar"
     elif near:
         message, fix = f"{flag.name} is no flag of the sidecar", f"write {near[0]}"
-        level = Level.warning if at == "main" else None
+        level = Level.warning if at == deployment.routers.rolling else None
     else:
         message, fix = f"{flag.name} is not known to the catalog", "check it against the sidecar's help"
         level = Level.info
@@ -94,7 +100,7 @@ def sidecar_tls(deployment: Deployment) -> Iterator[Found]:
             continue
         flag = command.last(*names)
         document, subject = container.pod.document, _subject(container)
-        spelling = "--secure-serving" if at == "main" else "--secure-proxy"
+        spelling = _spelling(deployment, names, at)
         if flag is None:
             yield Found(
                 document, _args(container), subject,
@@ -188,7 +194,7 @@ def sidecar_engine_port(deployment: Deployment) -> Iterator[Found]:
         )  # MMD116 speaks of that
         if looks is None or looks == engine.port or taken:
             continue
-        spelling = given.spelling if given else "--vllm-port" if at == "v0.9.0" else "--model-server-port"
+        spelling = given.spelling if given else _spelling(deployment, notes["enginePort"], at)
         yield Found(
             container.pod.document, given.path if given else _args(container), _subject(container),
             f"the sidecar {tag_of(container.image)} looks for the engine on {looks}{' by default' * (given is None)}, "
