@@ -7,7 +7,6 @@ whatever ends them, also SIGKILL, the inventory lists all that may be on the clu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -29,6 +28,7 @@ from mmdeploy.apply.interrupts import Stop
 from mmdeploy.apply.looking import Found
 from mmdeploy.apply.plan.plan import Plan
 from mmdeploy.apply.stages import Deadlines
+from mmdeploy.cluster.parallel import begin
 from mmdeploy.errors import DeployError, MmdeployError, StoppedError
 
 if TYPE_CHECKING:
@@ -77,15 +77,14 @@ class Apply:
         yield from self._guarded(self._looking())
 
     def _looking(self) -> Iterator[Event]:
-        with ThreadPoolExecutor(1) as beside:  # nothing that the checks find changes what there is
-            found = beside.submit(looking.look, self._setting)
-            try:
-                yield from self._run("preflight", lambda: looking.checks(self._setting))
-            except DeployError:
-                if found.exception() is None:  # an option is a better answer than a check that knows none
-                    looking.require_options(found.result())
-                raise
-            self._found = found.result()
+        found = begin(partial(looking.look, self._setting))  # nothing that the checks find changes what there is
+        try:
+            yield from self._run("preflight", lambda: looking.checks(self._setting))
+        except DeployError:
+            if found.exception() is None:  # an option is a better answer than a check that knows none
+                looking.require_options(found.result())
+            raise
+        self._found = found.result()
         self._doing = Doing(self._setting, self._found)
         yield from looking.told(self._found)
         looking.require_options(self._found)

@@ -9,14 +9,15 @@ import json
 import re
 import shutil
 import subprocess
-import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from mmdeploy import documents
 from mmdeploy.cluster.access import Access
+from mmdeploy.cluster.parallel import begin
 from mmdeploy.errors import ClusterError, DeployError, ForbiddenError, TimedOutError, UsageError
 
 OLDEST: Final = (3, 12)
@@ -129,15 +130,7 @@ class Helm:
         for words, stdin, seconds in (
             (_VERSION, None, READ_SECONDS), (_template(name, chart), json.dumps(values), WRITE_SECONDS)
         ):  # fmt: skip
-            answer: Future[str] = Future()
-            _begun[self._question(words, stdin)] = answer
-            threading.Thread(target=self._answer, args=(answer, words, stdin, seconds), daemon=True).start()
-
-    def _answer(self, answer: Future[str], words: Sequence[str], stdin: str | None, seconds: float) -> None:
-        try:
-            answer.set_result(self._run(words, stdin=stdin, seconds=seconds))
-        except BaseException as problem:
-            answer.set_exception(problem)
+            _begun[self._question(words, stdin)] = begin(partial(self._run, words, stdin=stdin, seconds=seconds))
 
     def _offline(self, words: Sequence[str], stdin: str | None, seconds: float) -> str:
         """What helm says without a cluster, maybe begun before."""

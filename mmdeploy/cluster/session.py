@@ -12,7 +12,6 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -22,6 +21,7 @@ from urllib.parse import urlencode
 
 from mmdeploy.cluster.access import Access, Connection
 from mmdeploy.cluster.failures import from_response, from_transport
+from mmdeploy.cluster.parallel import together
 from mmdeploy.errors import ClusterError, NotFoundError
 
 FIELD_MANAGER = "mmdeploy"
@@ -239,8 +239,7 @@ class Session:
 
     def all(self, calls: Iterable[Callable[[], T]]) -> list[T]:
         """Results of independent calls, in order; they run in parallel. The first exception is raised."""
-        with ThreadPoolExecutor(PARALLEL) as pool:
-            return list(pool.map(lambda call: call(), calls))
+        return together(calls, PARALLEL)
 
     # ------------------------------------------------------------------------------------------------------- writing
 
