@@ -10,8 +10,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from mmdeploy.documents import KeyPath
-from mmdeploy.lint.secrets import shown, without_tokens
+from mmdeploy.lint.secrets import shown
 from mmdeploy.lint.source import Document, Position
+from mmdeploy.secrecy import without_tokens
 
 if TYPE_CHECKING:
     from mmdeploy.lint.index import Deployment

@@ -8,28 +8,9 @@ from typing import Any, Final
 
 from mmdeploy.documents import KeyPath
 from mmdeploy.lint.source import dig
+from mmdeploy.secrecy import MASK, masked_line, secret_name
 
-MASK: Final = "<masked>"
-_TOKENS: Final = re.compile(
-    r"""
-    \bhf_[A-Za-z0-9]{8,}                                            # Hugging Face
-    | \b(?:sk|ghp|gho|ghs|github_pat|glpat|xox[abp]|nvapi)[-_][A-Za-z0-9_-]{8,}
-    | \bAKIA[0-9A-Z]{12,}                                           # AWS access keys
-    | \beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?   # JSON web tokens
-    | (?<=://)[^\s/:@'"]+:[^\s/@'"]+(?=@)                           # user:password@ in addresses
-    """,
-    re.VERBOSE,
-)
-_SECRET: Final = re.compile(
-    r"(?:^|[-_.]|(?<=[a-z])(?=[A-Z]))(?i:token|secret|password|passwd|credentials?|(?:api|access|private)[-_]?key)$"
-)
-"""Names whose values are secret: ``HF_TOKEN``, ``--api-key``; not ``max-num-batched-tokens`` or ``secretName``."""
 _A_VALUE: Final = r"""(?P<value>"[^"]*"|'[^']*'|[^\s,"'{}\[\]]+)"""
-_ASSIGNED: Final = (
-    re.compile(rf"(?P<name>--[A-Za-z][\w-]*)(?P<sign>\s+){_A_VALUE}"),
-    re.compile(rf"""(?P<name>[A-Za-z][\w.-]*)(?P<sign>["']?\s*[=:]\s*){_A_VALUE}"""),
-)
-"""Flags and what follows them, and names with their values."""
 _VALUE_OF_ENTRY: Final = re.compile(rf"""(?P<sign>["']?\bvalue["']?\s*:\s*){_A_VALUE}""")
 _ENTRY: Final = re.compile(r"^(?P<key>\s*[^\s:]+:\s+|\s*-\s+|\s*)\S.*$")
 _IN_FLOW: Final = re.compile(r"""(?P<key>["']?\s*:\s*)(?:"[^"]*"|'[^']*'|[^\s,"'{}\[\]][^,{}\[\]]*)""")
@@ -43,28 +24,16 @@ def shown(line: str, value: Any = None, path: KeyPath = ()) -> str:
     )
     if in_secret or _follows_secret_flag(value, path):
         return (_IN_FLOW if "{" in line else _ENTRY).sub(rf"\g<key>{MASK}", line)
-    if _SECRET.search(_entry_name(value, path)):
+    if secret_name(_entry_name(value, path)):
         line = _VALUE_OF_ENTRY.sub(rf"\g<sign>{MASK}", line)
-    line = without_tokens(line)
-    for pattern in _ASSIGNED:
-        line = pattern.sub(_hidden, line)
-    return line
-
-
-def without_tokens(text: str) -> str:
-    """A sentence, with a mask for what looks like a token."""
-    return _TOKENS.sub(MASK, text)
-
-
-def _hidden(found: re.Match[str]) -> str:
-    return f"{found['name']}{found['sign']}{MASK}" if _SECRET.search(found["name"]) else found[0]
+    return masked_line(line)
 
 
 def _follows_secret_flag(value: Any, path: KeyPath) -> bool:
     """Whether the path leads to the argument behind a flag such as ``--api-key``."""
     at = path[-1] if path else 0
     before = dig(value, (*path[:-1], at - 1)) if isinstance(at, int) and at else None
-    return isinstance(before, str) and before.startswith("-") and _SECRET.search(before) is not None
+    return isinstance(before, str) and before.startswith("-") and secret_name(before)
 
 
 def _entry_name(value: Any, path: KeyPath) -> str:
@@ -74,4 +43,4 @@ def _entry_name(value: Any, path: KeyPath) -> str:
     return name if isinstance(name, str) else ""
 
 
-__all__ = ["MASK", "shown", "without_tokens"]
+__all__ = ["shown"]

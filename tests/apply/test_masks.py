@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from mmdeploy.apply.comparison.differences import differences
-from mmdeploy.apply.comparison.masks import MASK, masked, secret_name, text
+from mmdeploy.apply.comparison.masks import masked, text
+from mmdeploy.secrecy import MASK, secret_name
 
 SECRET = "s3cr3t-of-" + "somebody"
 OTHER = "another-s3cr3t"

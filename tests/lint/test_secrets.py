@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mmdeploy.lint.secrets import MASK, shown
+from mmdeploy.lint.secrets import shown
+from mmdeploy.secrecy import MASK
 from tests.cli.program import run
 from tests.lint.harness import base_files
 

@@ -1,7 +1,6 @@
 """Secrets in differences: whether a value changed is told, the value never.
 
-Masked are the contents of Secrets, values whose names say that they are secret (``HF_TOKEN``, ``--api-key``,
-``password``), and what looks like a token wherever it stands. The mask is the same for every value.
+Masked are the contents of Secrets, and what `mmdeploy.secrecy` says is secret by its name or by its looks.
 """
 
 from __future__ import annotations
@@ -12,35 +11,8 @@ from typing import Any, Final
 
 from mmdeploy.apply.comparison.arguments import flags_of
 from mmdeploy.apply.comparison.differences import Difference, Label, Path
+from mmdeploy.secrecy import MASK, masked_line, secret_name
 
-MASK: Final = "<masked>"
-
-_WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-_SECRET: Final = frozenset({
-    "token", "secret", "password", "passwd", "passphrase", "credential", "credentials", "authorization", "auth",
-    "bearer", "apikey", "cookie", "dsn",
-})  # fmt: skip
-_KEYS: Final = frozenset({"api", "access", "private", "secret", "signing", "encryption", "account", "auth", "ssh"})
-"""Words that make a secret of the ``key`` behind them."""
-
-_TOKENS: Final = re.compile(
-    r"""
-    \bhf_[A-Za-z0-9]{8,}                                     # Hugging Face
-    | \b(?:sk|ghp|gho|ghs|github_pat|glpat|xox[abp]|nvapi)[-_][A-Za-z0-9_-]{8,}
-    | \bAKIA[0-9A-Z]{12,}                                    # AWS access keys
-    | \beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?   # JSON web tokens
-    | (?<=://)[^\s/:@'"]+:[^\s/@'"]+(?=@)                    # user:password@ in addresses
-    | (?<=[Bb]earer\s)[A-Za-z0-9._~+/=-]{6,}
-    | -----BEGIN\ [A-Z ]*PRIVATE\ KEY-----.*?(?:-----END\ [A-Z ]*PRIVATE\ KEY-----|\Z)
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-_VALUE: Final = r"""(?P<value>"[^"]*"|'[^']*'|[^\s"']+)"""
-_ASSIGNED: Final = (
-    re.compile(rf"(?P<name>(?<![\w-])--?[A-Za-z][\w.-]*)(?P<sign>=|\s+){_VALUE}"),
-    re.compile(rf"""(?P<name>[A-Za-z][\w.-]*)(?P<sign>["']?\s*[=:]\s*){_VALUE}"""),
-)
-"""Flags with their values, and names with theirs, in a script or a file of some other form."""
 _NAMES: Final = re.compile(r"""^.[\s-]*["']?name["']?\s*:\s*["']?([\w.-]+)""")
 _OPEN_FLAG: Final = re.compile(r"(--?[A-Za-z][\w.-]*)[=\s]*\\?\s*$")
 """A flag at the end of a line, whose value stands on the next."""
@@ -89,17 +61,6 @@ def _names_secret(path: Path) -> bool:
     return bool(steps) and secret_name(steps[-1])
 
 
-def secret_name(name: str) -> bool:
-    """Whether a name says that its value is secret. ``max-num-batched-tokens``, ``secretName`` and ``tokenizer`` do
-    not."""
-    words = [word.lower() for word in _WORDS.findall(name.rpartition("/")[2])]
-    if not words:
-        return False
-    if words[-1] in ("key", "keys", "id") and len(words) > 1:
-        return words[-2] in _KEYS and words[-1] != "id"
-    return words[-1] in _SECRET
-
-
 def _clean(value: Any, path: Path) -> Any:
     """A value without what is secret in it; everything else as it is."""
     if isinstance(value, Mapping):
@@ -140,14 +101,7 @@ def text(value: str) -> str:
     """A text with tokens, and values that are given to secret names in it, hidden."""
     if "\n" in value:
         return "\n".join(line[1:] for line in _lines(tuple(f" {line}" for line in value.split("\n"))))
-    hidden = _TOKENS.sub(MASK, value)
-    for pattern in _ASSIGNED:
-        hidden = pattern.sub(_assigned, hidden)
-    return hidden
-
-
-def _assigned(match: re.Match[str]) -> str:
-    return f"{match['name']}{match['sign']}{MASK}" if secret_name(match["name"]) else match[0]
+    return masked_line(value)
 
 
 def _lines(lines: tuple[str, ...]) -> list[str]:
@@ -177,4 +131,4 @@ def _lines(lines: tuple[str, ...]) -> list[str]:
     return found
 
 
-__all__ = ["MASK", "masked", "secret_name", "text"]
+__all__ = ["masked", "text"]

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mmdeploy.apply import secret
-from mmdeploy.apply.comparison.masks import MASK
 from mmdeploy.apply.plan.plan import Change, Step
 from mmdeploy.apply.secret import Needed
 from mmdeploy.errors import ForbiddenError
+from mmdeploy.secrecy import MASK
 
 if TYPE_CHECKING:
     from mmdeploy.cluster.session import Session
