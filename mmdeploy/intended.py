@@ -6,6 +6,7 @@ A directory is taken as it stands, edits and all: its kustomizations say which o
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -92,21 +93,38 @@ class Intended:
     def pods(self) -> Iterator[tuple[str, int, Object]]:
         """Role, number of replicas and pod template (``metadata``, ``spec``) of every role's pods."""
         for item in self.workloads:
-            if item["kind"] == "DisaggregatedSet":
-                for role in item["spec"]["roles"]:
-                    inner = role["spec"]
-                    template = inner["leaderWorkerTemplate"]
-                    pod = template.get("leaderTemplate") or template["workerTemplate"]
-                    yield str(role["name"]), int(inner.get("replicas", 1)), pod
-            else:
-                spec = item["spec"]
-                yield role_of(item) or "decode", int(spec.get("replicas", 1)), spec["template"]
+            for role, spec in _of_roles(item):
+                yield role, int(spec.get("replicas", 1)), _templates(spec)[0]
+
+    def templates(self) -> Iterator[Object]:
+        """Every pod template: of groups of several hosts the leader's and the workers'."""
+        for item in self.workloads:
+            for _, spec in _of_roles(item):
+                yield from _templates(spec)
+
+
+def _of_roles(item: Object) -> Iterator[tuple[str, Object]]:
+    """Role, and what says how many pods of which shape: one for each role of a DisaggregatedSet."""
+    if item["kind"] == "DisaggregatedSet":
+        yield from ((str(role["name"]), role["spec"]) for role in item["spec"]["roles"])
+    else:
+        yield role_of(item) or "decode", item["spec"]
+
+
+def _templates(spec: Object) -> list[Object]:
+    """Pod templates, that of the pod which serves first."""
+    group = spec.get("leaderWorkerTemplate")
+    if group is None:
+        return [spec["template"]]
+    return [*([group["leaderTemplate"]] if group.get("leaderTemplate") else ()), group["workerTemplate"]]
 
 
 def role_of(item: Object) -> str:
     """The role that an object's pods play, by their label; ``""`` for an object without pods, or with several roles."""
-    template = item.get("spec", {}).get("template", {}) if item.get("kind") in _WORKLOADS else {}
-    return str(template.get("metadata", {}).get("labels", {}).get("llm-d.ai/role", ""))
+    spec = (item.get("spec") or {}) if item.get("kind") in _WORKLOADS else {}
+    group = spec.get("leaderWorkerTemplate") or {}
+    template = group.get("leaderTemplate") or group.get("workerTemplate") or spec.get("template") or {}
+    return str((template.get("metadata") or {}).get("labels", {}).get("llm-d.ai/role", ""))
 
 
 def _last(item: Object) -> int:
@@ -252,9 +270,48 @@ def _built(directory: Path) -> list[Any]:
     except subprocess.TimeoutExpired:
         raise UsageError(f"was not built within {BUILD_SECONDS} s", origin=str(directory)) from None
     if done.returncode:
-        said = done.stderr.strip().splitlines() or ["no message"]
-        raise UsageError(f"cannot be built: {said[-1]}", origin=str(directory))
+        raise _not_built(directory, done.stderr)
     return documents.parse_all(done.stdout, str(directory))
+
+
+_MISSING = re.compile(r"lstat (?P<path>[^:]+): no such file or directory$")
+_PATH = re.compile(r"'(?P<path>[^']+)' must resolve to a file|in File: (?P<file>\S+)|from '(?P<from>[^'\n]+)'")
+_FETCH = re.compile(r"Get \"(?P<url>[^\"]+)\": (?P<why>[^\n']+)")
+_HEAD = re.compile(
+    r"^(accumulating resources: )+(accumulation err=')?((accumulating|merging) resources from '[^']+': )?"
+)
+_TAIL = re.compile(r"': (must build at directory|couldn't make target).*$")
+
+
+def _unlogged(said: str) -> str:
+    """Without the log line that some builds of kubectl (Google's dispatcher) wrap their last word in."""
+    found = re.match(r'E\d{4} \S+ +\d+ \S+\] "command failed" err=(?:"(?P<quoted>.*)"|< (?P<long>.*) >)$', said)
+    if found is None:
+        return said
+    return found["long"] or found["quoted"].replace('\\"', '"').replace("\\\\", "\\")
+
+
+def _not_built(directory: Path, complaint: str) -> UsageError:
+    """One sentence of what kustomize says at length, about the file that is to be mended."""
+    lines = [line for line in complaint.strip().splitlines() if not line.startswith(("# Warning", "Warning:"))]
+    said = _unlogged(" ".join(" ".join(lines).split())).removeprefix("error: ")
+    said = said.replace(str(directory.resolve()) + "/", "")
+    origin, missing, fetched = directory / "kustomization.yaml", _MISSING.search(said), _FETCH.search(said)
+    if fetched:
+        return UsageError(f"{fetched['url']} cannot be fetched: {fetched['why']}", origin=str(origin),
+                          next_step="use a copy on this machine")  # fmt: skip
+    if missing:
+        return UsageError(f"names {missing['path']}, which is not there", origin=str(origin),
+                          next_step="put it back, or take it out of the list")  # fmt: skip
+    named = next((found[group] for found in _PATH.finditer(said) for group in ("path", "file", "from") if found[group]
+                  and (directory / found[group]).is_file()), "")  # fmt: skip
+    short = (
+        re.sub(r"`[^`]*`: ", "", _HEAD.sub("", _TAIL.sub("", said))).strip().rstrip("'") or "kustomize gives no reason"
+    )
+    return UsageError(
+        f"cannot be built: {short}", origin=str(directory / named if named else origin),
+        next_step=f"kubectl kustomize {directory} shows all that it says",
+    )  # fmt: skip
 
 
 __all__ = ["ROLES", "SPEC_FILE", "VALUES_FILE", "Intended", "Object", "place", "read", "rendered", "role_of"]

@@ -177,6 +177,8 @@ class Doing:
             return
         if setting.token is None:
             for each in secret.require(setting.session, setting.intended):
+                if self._found.own_secret and each.name == secret.name_of(setting.intended):
+                    self.inventory = self.inventory.with_uid(f"Secret/{each.name}", each.uid)
                 yield self._did("secret", "Secret", each.name, "unchanged")
             return
         done = secret.write(
@@ -312,7 +314,8 @@ class Doing:
         """What to wait for: what this apply has to do with."""
         runs = self._setting.choices.selection.runs
         servers, routing = runs("model-servers"), runs("router")
-        found = (("model-servers", servers), ("router", routing), ("pool", routing), ("model", servers and routing))
+        found = (("model-servers", servers), ("router", routing), ("gateway", routing and runs("gateway")),
+                 ("pool", routing), ("model", servers and routing))  # fmt: skip
         return tuple(part for part, wanted in found if wanted)
 
 

@@ -13,12 +13,14 @@ import os
 import socket
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from mmdeploy.apply.inventory import MANAGED_BY, MANAGER, object_name
+from mmdeploy.apply.readiness.objects_seen import moment
 from mmdeploy.errors import ConflictError, MmdeployError, NotFoundError
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ RELEASE_SECONDS = 3.0
 
 _PROCESS = "mmdeploy/process"
 _TRIES = 5
+_CLOCKS_SECONDS = 5
+"""Clocks of one cluster's machines differ by so much without being wrong."""
 
 
 class Lease:
@@ -41,7 +45,7 @@ class Lease:
     def __init__(self, session: Session, namespace: str, name: str) -> None:
         self._session = session
         self._name = name
-        self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{object_name(name)}"
+        self._path = path(namespace, name)
         self._item: dict[str, Any] = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
@@ -121,8 +125,8 @@ class Lease:
             standing = self._session.find(self._path)
             if standing is None:
                 self._lost = "somebody deleted it"
-            elif standing["spec"].get("holderIdentity") != self._item["spec"]["holderIdentity"]:
-                self._lost = f"{standing['spec'].get('holderIdentity')} took it over"
+            elif (other := (standing.get("spec") or {}).get("holderIdentity")) != self._item["spec"]["holderIdentity"]:
+                self._lost = f"{other or 'nobody'} took it over"
             else:
                 self._item["metadata"]["resourceVersion"] = standing["metadata"]["resourceVersion"]
 
@@ -132,20 +136,78 @@ class Lease:
             self._session.once("DELETE", self._path, text=json.dumps(options), timeout=RELEASE_SECONDS)
 
 
+@dataclass(frozen=True)
+class Holder:
+    """Who has a lease, by what stands in it."""
+
+    name: str
+    since: datetime | None
+    """When it was taken."""
+    until: datetime
+    """When it ends, unless it is renewed."""
+    ours: bool
+    """Whether mmdeploy wrote it."""
+    gone: bool
+    """Whether that process ran on this machine and is gone."""
+
+    def holds(self, now: datetime) -> bool:
+        """Whether it is to be respected."""
+        return self.until > now and not self.gone
+
+
+def holder(standing: Mapping[str, Any]) -> Holder | None:
+    """Whose a lease is; None for one that is nobody's, or was never renewed."""
+    spec, metadata = standing.get("spec") or {}, standing["metadata"]
+    renewed = moment(spec.get("renewTime"))
+    if not spec.get("holderIdentity") or renewed is None:
+        return None
+    return Holder(
+        str(spec["holderIdentity"]),
+        moment(spec.get("acquireTime")),
+        renewed + timedelta(seconds=spec.get("leaseDurationSeconds") or SECONDS),
+        (metadata.get("labels") or {}).get(MANAGED_BY) == MANAGER,
+        _dead((metadata.get("annotations") or {}).get(_PROCESS, "")),
+    )
+
+
+def read(session: Session, namespace: str, name: str) -> Holder | None:
+    """Who changes a deployment now; None where nobody does. Raises `ForbiddenError`."""
+    standing = session.find(path(namespace, name))
+    found = holder(standing) if standing else None
+    return found if found and found.holds(session.now()) else None
+
+
+def path(namespace: str, name: str) -> str:
+    """The API path of a deployment's lease."""
+    return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{object_name(name)}"
+
+
 def held(standing: Mapping[str, Any], now: datetime, name: str) -> ConflictError | None:
-    """Why a lease cannot be taken: it was renewed in time, by a process that may still live. None where it can."""
-    spec = standing["spec"]
-    holder = spec.get("holderIdentity")
-    if not holder or not spec.get("renewTime"):
+    """Why a lease cannot be taken: it was renewed in time, by a process that may still live. None where it can.
+
+    A lease that nobody of mmdeploy wrote, or that lasts longer than mmdeploy lets one last, is not waited for: a clock
+    was wrong, or a person or another program made it. Then the error says how to clear it.
+    """
+    found = holder(standing)
+    if found is None or not found.holds(now):
         return None
-    end = datetime.fromisoformat(spec["renewTime"]) + timedelta(seconds=spec.get("leaseDurationSeconds") or SECONDS)
-    if end <= now or _dead((standing["metadata"].get("annotations") or {}).get(_PROCESS, "")):
-        return None
-    seconds = max(1, round((end - now).total_seconds()))
+    left = found.until - now
+    item = f"Lease {object_name(name)}"
+    if found.ours and left <= timedelta(seconds=SECONDS + _CLOCKS_SECONDS):
+        seconds = max(1, round(left.total_seconds()))
+        return ConflictError(
+            f"{found.name} is changing {name}; its lease ends at {found.until:%H:%M:%S} UTC, in {seconds} s, unless it "
+            "is renewed",
+            origin=item,
+            next_step="wait until it is done; if that process is gone, try again when the lease has ended",
+        )
+    why = "nobody of mmdeploy wrote it" if not found.ours else f"mmdeploy's last {SECONDS} s: whose clock was wrong?"
+    place = standing["metadata"].get("namespace")
     return ConflictError(
-        f"{holder} is changing {name}; its lease ends at {end:%H:%M:%S} UTC, in {seconds} s, unless it is renewed",
-        origin=f"Lease {object_name(name)}",
-        next_step="wait until it is done; if that process is gone, try again when the lease has ended",
+        f"{found.name} holds the lease of {name} until {found.until:%Y-%m-%d %H:%M:%S} UTC ({why})",
+        origin=item,
+        next_step="see that nobody is at work; then clear it: kubectl delete lease "
+        f"{object_name(name)}{f' --namespace {place}' if place else ''}",
     )
 
 
@@ -182,4 +244,4 @@ def _stamp(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-__all__ = ["RENEW_SECONDS", "SECONDS", "Lease", "held", "person", "process"]
+__all__ = ["RENEW_SECONDS", "SECONDS", "Holder", "Lease", "held", "holder", "path", "person", "process", "read"]

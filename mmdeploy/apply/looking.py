@@ -67,7 +67,7 @@ def look(setting: Setting) -> Found:
     read: list[Any] = session.all([
         partial(standing, session, namespace, name),
         partial(inventory.all_in, session, namespace),
-        partial(secret.own, session, setting.intended) if token else bool,
+        partial(secret.own, session, setting.intended, given=token) if runs("secret") else bool,
     ])  # fmt: skip
     place, inventories, own_secret = read
     if place.state == "ending":

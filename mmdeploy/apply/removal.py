@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 STAGES = ("monitoring", "gateway", "model-servers", "router", "secret", "wait", "namespace")
 """In the order in which they run."""
 _LOOK_SECONDS = 0.5
+_SET_LABELS = (("set", "nameLabel"), ("group", "groupLabel"))
+"""Kinds whose managers put a label with their name on every pod: names of the catalog's ``preflight.yaml``."""
 _LABEL_LENGTH = 63
 """Characters that a label's value may have (Kubernetes)."""
 
@@ -193,9 +195,10 @@ class Removal:
 
     def _ending(self, item: Mapping[str, Any]) -> Ending | None:
         name = item["metadata"]["name"]
-        if item["kind"] == self._facts.kind("set")[1]:
+        sets = {self._facts.kind(kind)[1]: self._facts["sets"][label] for kind, label in _SET_LABELS}
+        if item["kind"] in sets:
             # A name that is no label value is on no pod, and no selector may hold it.
-            return Ending({self._facts["sets"]["nameLabel"]: name}) if len(name) <= _LABEL_LENGTH else None
+            return Ending({sets[item["kind"]]: name}) if len(name) <= _LABEL_LENGTH else None
         if item["kind"] in ("Deployment", "StatefulSet"):
             labels = (item["spec"].get("selector") or {}).get("matchLabels")
             return Ending(labels, name) if labels else None

@@ -6,12 +6,12 @@ import contextlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from mmdeploy.apply import charts
 from mmdeploy.cluster.helm import Chart, Helm, Release
 from mmdeploy.cluster.releases import Stored, stored
-from mmdeploy.errors import ClusterError, ConflictError, DeployError, UsageError
+from mmdeploy.errors import ClusterError, ConflictError, DeployError
 
 if TYPE_CHECKING:
     from mmdeploy.catalog import Catalog
@@ -34,17 +34,13 @@ _RESTARTED: Final = "kubectl.kubernetes.io/restartedAt"
 
 def chart_of(intended: Intended, catalog: Catalog, said: str | None = None) -> Chart:
     """The router's chart: the catalog's, in the spec's version, or what somebody said: a path, or a mirror's
-    reference. Raises `UsageError` for a path that does not exist."""
+    reference. Raises `UsageError` for a path at which there is no chart."""
     if said is None:
         return Chart(catalog.sources["charts"][intended.mode], intended.chart_version)
     if "://" in said:
         return Chart(said, intended.chart_version)
-    if not Path(said).exists():
-        raise UsageError(
-            "there is no such chart", origin=f"{OPTION} {said}",
-            next_step=f"helm pull {catalog.sources['charts'][intended.mode]} --version {intended.chart_version}",
-        )  # fmt: skip
-    return Chart(str(Path(said).absolute()))
+    fetch = f"helm pull {catalog.sources['charts'][intended.mode]} --version {intended.chart_version}"
+    return Chart(str(charts.local(said, OPTION, fetch)))
 
 
 @contextlib.contextmanager

@@ -7,12 +7,12 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from mmdeploy.apply.inventory import DEPLOYMENT, MANAGED_BY, MANAGER
-from mmdeploy.errors import ConflictError, MmdeployError, NotFoundError, UsageError
+from mmdeploy.errors import ConflictError, ForbiddenError, MmdeployError, NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from mmdeploy.cluster.session import Session
@@ -70,13 +70,15 @@ class Needed:
 
     name: str
     key: str
+    uid: str = field(default="", compare=False)
+    """Of the Secret, where it was looked at."""
 
 
 def needed(intended: Intended) -> list[Needed]:
     """The Secrets that the model servers cannot start without, the spec's own first."""
     own = _spec_secret(intended)
     found = {own: True} if own else {}
-    for _, _, pod in intended.pods():
+    for pod in intended.templates():
         for container in (*pod["spec"].get("initContainers", ()), *pod["spec"].get("containers", ())):
             for variable in container.get("env", ()):
                 reference = (variable.get("valueFrom") or {}).get("secretKeyRef")
@@ -108,11 +110,22 @@ def ours(live: Mapping[str, Any], name: str) -> bool:
     return bool(labels.get(MANAGED_BY) == MANAGER and notes.get(DEPLOYMENT) == name)
 
 
-def own(session: Session, intended: Intended) -> bool:
-    """Whether the spec's Secret is this deployment's, or nobody's yet."""
+def own(session: Session, intended: Intended, *, given: bool = True) -> bool:
+    """Whether the spec's Secret is this deployment's, or will be: nobody's yet, and a token is ``given`` for it.
+
+    By the mark on it, so that it is known again where an inventory was lost. Raises `ForbiddenError` where it may not
+    be read and a token is given; without one nothing is claimed.
+    """
     wanted = _spec_secret(intended)
-    live = session.find(path(intended.namespace, wanted.name)) if wanted else None
-    return wanted is not None and (live is None or ours(live, intended.name))
+    if wanted is None:
+        return False
+    try:
+        live = session.find(path(intended.namespace, wanted.name))
+    except ForbiddenError:
+        if given:
+            raise
+        return False
+    return given if live is None else ours(live, intended.name)
 
 
 @dataclass(frozen=True)
@@ -175,7 +188,7 @@ def require(session: Session, intended: Intended) -> list[Needed]:
                 f"kubectl create secret generic {each.name} --namespace {intended.namespace} "
                 f"--from-file={each.key}=FILE",
             )  # fmt: skip
-    return wanted
+    return [replace(each, uid=str(found[each.name]["metadata"]["uid"])) for each in wanted]
 
 
 def _finding(session: Session, namespace: str, name: str) -> Any:

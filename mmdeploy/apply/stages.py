@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from mmdeploy.apply.events import STAGES
 from mmdeploy.errors import TimedOutError, UsageError
@@ -21,12 +24,28 @@ class Selection:
     skip: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, only: Sequence[str], skip: Sequence[str]) -> Selection:
-        """Raises `UsageError` for a stage that does not exist."""
+    def of(cls, only: Sequence[str], skip: Sequence[str], idle: Mapping[str, str] | None = None) -> Selection:
+        """``idle``: stages that do not run whatever is selected, and why.
+
+        Raises `UsageError` for a stage that does not exist, and where nothing would be left to do.
+        """
         for option, words in (("--only", only), ("--skip", skip)):
             for word in words:
                 known(word, option)
-        return cls(tuple(only), tuple(skip))
+        found = cls(tuple(only), tuple(skip))
+        reasons = [found.why_not(stage) or (idle or {}).get(stage, "") for stage in STAGES]
+        if all(reasons):
+            words = list(
+                dict.fromkeys(
+                    found.words[index] + " " + found.words[index + 1] for index in range(0, len(found.words), 2)
+                )
+            )
+            words += [reason for stage, reason in (idle or {}).items() if found.runs(stage)]
+            raise UsageError(
+                f"no stage is left: {', '.join(words)}", origin="--skip" if found.skip else "--only",
+                next_step="leave one of them out",
+            )  # fmt: skip
+        return found
 
     def why_not(self, stage: str) -> str:
         """Why a stage does not run; empty for one that does."""
@@ -67,15 +86,39 @@ def limits(said: Sequence[str]) -> dict[str, float]:
     return found
 
 
+_FORMS: Final = "h, m and s, in this order: 90s, 10m, 1h30m"
+_UNITS: Final = {"d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 0.001}
+_WORDS: Final = re.compile(
+    r"(\d+(?:[.,]\d+)?)\s*(ms|milliseconds?|days?|d|hours?|hrs?|h|minutes?|mins?|m|seconds?|secs?|s|)(?![a-z])\s*",
+    re.ASCII,
+)
+"""What people write elsewhere, a piece at a time."""
+
+
 def duration_of(text: str, option: str) -> float:
-    """Seconds of ``90s``, ``10m`` or ``1h30m``. Raises `UsageError`."""
+    """Seconds of ``90s``, ``10m`` or ``1h30m``. Raises `UsageError` with what was meant, where that can be told."""
     try:
         found = seconds(text)
     except ValueError:
-        raise UsageError(f"{text!r} is not a duration", origin=option, next_step="90s, 10m, 1h30m") from None
+        meant = _meant(text)
+        raise UsageError(
+            f"{text!r} is not a duration", origin=option, nearest=[spelled(meant)] if meant else [], next_step=_FORMS
+        ) from None
     if not found:
-        raise UsageError("must be longer than nothing", origin=option, next_step="90s, 10m, 1h30m")
+        raise UsageError("must be longer than nothing", origin=option, next_step=_FORMS)
     return found
+
+
+def _meant(text: str) -> float:
+    """Whole seconds of what is spelled otherwise: ``5 minutes``, ``1.5h``, ``100ms``; 0 for what is no duration."""
+    whole, end = 0.0, 0
+    for piece in _WORDS.finditer(text.strip().lower()):
+        if piece.start() != end:
+            return 0
+        end = piece.end()
+        unit = "ms" if piece[2].startswith(("ms", "milli")) else piece[2][:1] or "s"
+        whole += float(piece[1].replace(",", ".")) * _UNITS[unit]
+    return max(1, math.ceil(whole)) if whole and end == len(text.strip()) else 0
 
 
 @dataclass

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from mmdeploy.apply import discovery, inventory, secret
+from mmdeploy.apply import discovery, drifted, inventory, lease, secret
 from mmdeploy.apply.discovery import Subject
-from mmdeploy.apply.inventory import Entry, Inventory
-from mmdeploy.apply.readiness import objects_seen, podlogs, pools, readiness, serving
+from mmdeploy.apply.inventory import Inventory
+from mmdeploy.apply.lease import Holder
+from mmdeploy.apply.readiness import gateway, objects_seen, podlogs, pools, readiness, serving
+from mmdeploy.apply.readiness.gateway import PartState
 from mmdeploy.apply.readiness.objects_seen import Object, Seen, moment
 from mmdeploy.apply.readiness.phases import Failure, Moment
 from mmdeploy.apply.readiness.podlogs import PodLogs
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from mmdeploy.intended import Intended
 
 SCHEMA_VERSION = 1
+_IN_FRONT = {kind for _, kind in objects_seen.IN_FRONT}
 
 
 class Status:
@@ -60,7 +63,11 @@ class Status:
             fallback=_given(subject.values),
         )  # fmt: skip
         model = self._model(seen, subject, roles)
+        at_work, unread = self._at_work(subject)
+        drift, unseen = drifted.look(self._session, subject.inventory)
+        front = self._front(seen, subject)
         ready = all(state.done for state in states) and not pool.missing and model["served"] is not False
+        ready = ready and all(part.ready for part in front)
         return {
             "schemaVersion": SCHEMA_VERSION,
             "kind": "Status",
@@ -71,12 +78,20 @@ class Status:
             "ready": bool(states) and ready,
             "release": self._release(subject, states),
             "lastApply": _last_apply(subject.inventory),
+            "lease": _lease(at_work),
             "roles": [self._role(state, self._spec(subject)) for state in roles],
             "router": self._router(router) if router else None,
             "pool": {"name": pool.name, "selector": pool.selector, "ready": dict(pool.counted), "detail": pool.text},
+            "gateway": _gateway(front),
             "model": model,
-            "drift": self._drift(subject.inventory),
-            "notes": [*self._notes(seen, subject, states), *([why] if why else []), *self._secret(subject)],
+            "drift": drift,
+            "notes": [
+                *_unfinished(subject.inventory, at_work, unread),
+                *self._notes(seen, subject, states),
+                *([why] if why else []),
+                *unseen,
+                *self._secret(subject),
+            ],
         }
 
     # --------------------------------------------------------------------------------------------------- what is meant
@@ -91,7 +106,8 @@ class Status:
         """What to read: of a bundle what it has, otherwise whatever there may be."""
         if self._intended is None:
             return objects_seen.EVERYTHING
-        return objects_seen.kinds_of(workload.kind for workload in readiness.workloads_of(self._intended))
+        kinds = objects_seen.kinds_of(workload.kind for workload in readiness.workloads_of(self._intended))
+        return [*kinds, *objects_seen.IN_FRONT] if gateway.of_intended(self._intended) else kinds
 
     def _spec(self, subject: Subject) -> Mapping[str, Any]:
         """The spec that was applied, else the bundle's; empty where nobody knows it."""
@@ -128,6 +144,16 @@ class Status:
         ]  # fmt: skip
         times = [at for at in (*written, moment(item["metadata"].get("creationTimestamp"))) if at]
         return (self._now() - max(times)).total_seconds() if times else 0.0
+
+    def _front(self, seen: Seen, subject: Subject) -> list[PartState]:
+        """How far the gateway is; nothing where none is in front."""
+        if self._intended is not None:
+            wanted = gateway.of_intended(self._intended)
+        elif subject.inventory is not None:
+            wanted = gateway.of_inventory(subject.inventory, subject.release)
+        else:  # whoever applied it: what its router's route says
+            wanted = gateway.Wanted(subject.release) if subject.release else None
+        return gateway.judge(seen, wanted, self._startup, self._quiet) if wanted else []
 
     # ------------------------------------------------------------------------------------------------------ its parts
 
@@ -208,33 +234,14 @@ class Status:
                     return {"name": name, "by": f"the endpoint picker's image {image}"}
         return {"name": None, "by": "no release of the catalog has these images"}
 
-    def _drift(self, found: Inventory | None) -> list[dict[str, Any]] | None:
-        """What others changed since the last apply; None where nobody knows what was applied."""
-        if found is None or not found.content:
-            return None
-        entries = [entry for entry in found.entries if entry.uid and entry.key in found.content]
-        looked = self._session.all([lambda entry=entry: self._drifted(found, entry) for entry in entries])  # type: ignore[misc]
-        return [each for each in looked if each]
-
-    def _drifted(self, found: Inventory, entry: Entry) -> dict[str, Any] | None:
-        from mmdeploy.apply.comparison.fieldowners import FieldOwners
-        from mmdeploy.apply.comparison.merging import merged
-        from mmdeploy.apply.plan.drift import History
-
-        named = {"kind": entry.kind, "name": entry.name}
+    def _at_work(self, subject: Subject) -> tuple[Holder | None, bool]:
+        """Who changes it now, and whether that may not be known."""
+        if subject.inventory is None:
+            return None, False
         try:
-            live = self._session.live(entry.item(found.namespace))
+            return lease.read(self._session, self._namespace, subject.inventory.name), False
         except ForbiddenError:
-            return None
-        if live is None:
-            return {**named, "gone": True, "changes": []}
-        applied = found.content[entry.key]
-        history = History(live, applied, applied, FieldOwners.of(live))
-        changes = [
-            {"path": change.path, "applied": change.after, "live": change.before, "manager": change.manager}
-            for change in history.changes(merged(live, applied, applied)) if change.cause == "drift"
-        ]  # fmt: skip
-        return {**named, "gone": False, "changes": changes} if changes else None
+            return None, True
 
     def _secret(self, subject: Subject) -> list[str]:
         """What is wrong with the Secret of the token. What is in it is not looked at."""
@@ -252,12 +259,11 @@ class Status:
         return [f"Secret/{name} {what}: no pod can start anew; mmdeploy apply with {secret.OPTION} writes it"]
 
     def _notes(self, seen: Seen, subject: Subject, states: list[RoleState]) -> list[str]:
-        unread = list(seen.unreadable.items())
+        unread = [(kind, why) for kind, why in seen.unreadable.items() if kind not in _IN_FRONT]  # said of the gateway
         if subject.by != "labels":  # then it is known which kinds it has, and others need not be read
             needed = {name for _, name in objects_seen.kinds_of(each.kind for each in subject.workloads)}
             unread = [(kind, why) for kind, why in unread if kind in needed]
         found = [f"{kind}s cannot be read: {why}" for kind, why in unread if "forbidden" in why]
-        found += _unfinished(subject.inventory)
         if self._logs.refused:
             found.append(f"logs cannot be read: {self._logs.refused}")
         return [*found, *dict.fromkeys(state.note for state in states if state.note)]
@@ -309,11 +315,30 @@ def _last_apply(found: Inventory | None) -> dict[str, Any] | None:
     }
 
 
-def _unfinished(found: Inventory | None) -> list[str]:
-    """What a command that was stopped left to do."""
+def _gateway(parts: Sequence[PartState]) -> dict[str, Any] | None:
+    if not parts:
+        return None
+    listed = [{"kind": part.kind, "name": part.name, "phase": part.phase, "detail": part.detail} for part in parts]
+    return {"ready": all(part.ready for part in parts), "parts": listed, "detail": gateway.text(parts)}
+
+
+def _lease(found: Holder | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    since = f"{found.since:%Y-%m-%dT%H:%M:%SZ}" if found.since else None
+    return {"holder": found.name, "since": since, "until": f"{found.until:%Y-%m-%dT%H:%M:%SZ}"}
+
+
+def _unfinished(found: Inventory | None, at_work: Holder | None, unread: bool) -> list[str]:
+    """What somebody changes now, and what a command that was stopped left to do."""
+    if at_work:
+        since = f" since {at_work.since:%H:%M:%S} UTC" if at_work.since else ""
+        what = "taking it away" if found is not None and found.ending else "changing it"
+        return [f"{at_work.name} is {what}{since}; its lease ends at {at_work.until:%H:%M:%S} UTC unless it is renewed"]
     if found is None or found.finished:
         return []
+    perhaps = ", or is under way (the lease may not be read)" if unread else ""
     if found.ending:
-        return ["the last delete did not finish, or is under way: mmdeploy delete again takes the rest away"]
+        return [f"the last delete did not finish{perhaps}: mmdeploy delete again takes the rest away"]
     done = ", ".join(found.stages) or "none"
-    return [f"the last apply did not finish, or is under way (stages done: {done}): mmdeploy apply again goes on"]
+    return [f"the last apply did not finish{perhaps} (stages done: {done}): mmdeploy apply again goes on"]

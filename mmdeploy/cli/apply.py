@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -100,40 +100,30 @@ def apply(
     from mmdeploy.apply.engine import Choices, listed
     from mmdeploy.apply.interrupts import Stop
     from mmdeploy.apply.secret import TokenSource
-    from mmdeploy.apply.stages import Selection, duration_of, limits
+    from mmdeploy.apply.stages import Selection
     from mmdeploy.cli import blueprints, performing
     from mmdeploy.cli.verifying_after import verified
 
     token = TokenSource.of(token_from) if token_from is not None else None
-    selection = Selection.of(only or (), skip or ())
-    total = duration_of(timeout, "--timeout") if timeout else None
-    stages = limits(stage_timeout or ())
-    if total is None:
-        stages.setdefault("wait", WAIT_SECONDS)
+    selection = Selection.of(only or (), skip or (), _idle(wait, verify))
+    limits = _limits(timeout, stage_timeout)
     if dry_run is None:
         performing.must_be_answerable(yes)
     with performing.beginning(output):
         catalog = blueprints.load(blueprints_dir)
         intended = bundles.read(bundle, catalog)
-    place = (*performing.words("--kubeconfig", [str(kubeconfig)] if kubeconfig else []),
-             *performing.words("--context", [context] if context else []))  # fmt: skip
-    again = performing.command(
-        "apply", str(bundle), *place, *performing.words("--hf-token-from", [token_from] if token_from else []),
-        *performing.words("--router-chart", [router_chart] if router_chart else []),
-        *performing.words("--install-crds", [install_crds] if install_crds else []), *selection.words,
-        *performing.words("--timeout", [timeout] if timeout else []),
-        *performing.words("--stage-timeout", stage_timeout or ()),
-        "--verify" if verify else "", "" if wait else "--no-wait", "--adopt" if adopt else "",
-        "--recreate" if recreate else "", "--force-conflicts" if force_conflicts else "",
-        "--autoscaled" if autoscaled else "", "-y" if yes else "",
-    )  # fmt: skip
+    place = performing.options({"--kubeconfig": kubeconfig, "--context": context})
+    again = performing.options({
+        "--hf-token-from": token_from, "--router-chart": router_chart, "--install-crds": install_crds,
+        "--only": selection.only, "--skip": selection.skip, "--timeout": timeout, "--stage-timeout": stage_timeout,
+        "--verify": verify, "--no-wait": not wait, "--adopt": adopt, "--recreate": recreate,
+        "--force-conflicts": force_conflicts, "--autoscaled": autoscaled, "-y": yes,
+    })  # fmt: skip
     choices = Choices(
         chart=router_chart, token=token, definitions=install_crds, selection=selection, wait=wait,
-        force=force_conflicts, adopt=adopt, recreate=recreate, dry_run=dry_run is not None, resume=again,
-        autoscaled=autoscaled, remove=performing.command("delete", str(bundle), *place),
-        watch=performing.command("status", str(bundle), "--watch", *place),
-        next=tuple(performing.command(word, str(bundle), *place) for word in ("status", "verify")),
+        force=force_conflicts, adopt=adopt, recreate=recreate, dry_run=dry_run is not None, autoscaled=autoscaled,
         verify=partial(verified, bundle, kubeconfig, context, catalog) if verify else None,
+        **_commands(bundle, place, again),
     )  # fmt: skip
     show = performing.Show(output, verbose=verbose, name=intended.name, namespace=intended.namespace)
     with show.whole():
@@ -141,7 +131,36 @@ def apply(
             show.result("dry-run")
             show.all(listed(intended, catalog, choices), Stop())
             return
-        _perform(intended, catalog, choices, (total, stages), show, yes, (kubeconfig, context, verbose))
+        _perform(intended, catalog, choices, limits, show, yes, (kubeconfig, context, verbose))
+
+
+def _idle(wait: bool, verify: bool) -> dict[str, str]:
+    """Stages that do not run although nobody skips them, and why."""
+    return ({} if wait else {"wait": "--no-wait"}) | ({} if verify else {"verify": "no --verify"})
+
+
+def _limits(timeout: str | None, stage_timeout: list[str] | None) -> tuple[float | None, dict[str, float]]:
+    """Seconds in all, and by stage. Raises `UsageError` for what is no duration."""
+    from mmdeploy.apply.stages import duration_of, limits
+
+    total = duration_of(timeout, "--timeout") if timeout is not None else None
+    stages = limits(stage_timeout or ())
+    if total is None:
+        stages.setdefault("wait", WAIT_SECONDS)
+    return total, stages
+
+
+def _commands(bundle: Path, place: list[str], again: list[str]) -> dict[str, Any]:
+    """What to run next, of `Choices`: to go on, to take it away, to go on looking, when it is done."""
+    from mmdeploy.cli.performing import command
+
+    named = str(bundle)
+    return {
+        "resume": command("apply", named, *place, *again),
+        "remove": command("delete", named, *place),
+        "watch": command("status", named, "--watch", *place),
+        "next": tuple(command(word, named, *place) for word in ("status", "verify")),
+    }
 
 
 def _perform(

@@ -90,7 +90,7 @@ def check(
     options = Options(
         catalog,
         creates=frozenset({"namespace", "secret"} if pre else ()),
-        chart=_chart(router_chart, wanted),
+        chart=_chart(router_chart, wanted, catalog),
         token=_token(hf_token_from),
         autoscaled=autoscaled,
     )
@@ -119,12 +119,11 @@ def _print_rights(wanted: Intended, catalog: Any, who: str | None, output: Form)
     print(checks.manifests(found), end="")
 
 
-def _chart(said: str | None, wanted: Intended) -> Any:
-    from mmdeploy.cluster.helm import Chart
+def _chart(said: str | None, wanted: Intended, catalog: Any) -> Any:
+    """The chart that somebody named. Raises `UsageError` for a path at which there is none."""
+    from mmdeploy.apply.router import chart_of
 
-    if said is None:
-        return None
-    return Chart(said, wanted.chart_version if said.startswith("oci://") else None)
+    return None if said is None else chart_of(wanted, catalog, said)
 
 
 def _token(said: str | None) -> str | None:
@@ -156,19 +155,9 @@ def _token(said: str | None) -> str | None:
 
 def _seconds(said: str | None) -> float | None:
     """A duration in seconds. Raises `UsageError`."""
-    import re
+    from mmdeploy.apply.stages import duration_of
 
-    from mmdeploy.errors import UsageError
-
-    if said is None:
-        return None
-    units = {"h": 3600, "m": 60, "s": 1, "ms": 0.001}
-    parts = re.fullmatch(r"((?:\d+(?:\.\d+)?(?:h|ms|m|s))+)|(\d+)", said)
-    if parts is None:
-        raise UsageError(f"{said!r} is no duration", origin="--wait", nearest=["30s", "10m", "1h30m"])
-    if parts[2]:
-        return float(parts[2])
-    return sum(float(number) * units[unit] for number, unit in re.findall(r"(\d+(?:\.\d+)?)(h|ms|m|s)", said))
+    return None if said is None else duration_of(said, "--wait")
 
 
 def _say(line: str) -> None:

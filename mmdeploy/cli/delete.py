@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +13,12 @@ import typer
 from mmdeploy.cli.performing import Blueprints, Context, Form, Kubeconfig, Output, Timeout, Verbose, Yes
 
 if TYPE_CHECKING:
+    from mmdeploy.apply.interrupts import Stop
+    from mmdeploy.apply.removal import Choices, Removal
+    from mmdeploy.apply.stages import Deadlines
+    from mmdeploy.catalog import Catalog
     from mmdeploy.cli.performing import Show
+    from mmdeploy.cluster.session import Session
 
 EXAMPLES = """Examples:
 
@@ -54,48 +60,61 @@ def delete(
     CRDs and LeaderWorkerSet stay. Without BUNDLE the names say which; without a name, those that are there are listed.
     Where nothing is there, there is nothing to delete: that is no error.
     """
+    from mmdeploy import intended as bundles
     from mmdeploy.apply.interrupts import Stop
-    from mmdeploy.apply.removal import Choices, Removal, found
+    from mmdeploy.apply.removal import Choices
     from mmdeploy.apply.stages import Deadlines, duration_of
     from mmdeploy.cli import blueprints, performing
     from mmdeploy.cluster.access import Access
 
-    total = duration_of(timeout, "--timeout") if timeout else TIMEOUT_SECONDS
+    limit = Deadlines(duration_of(timeout, "--timeout") if timeout is not None else TIMEOUT_SECONDS)
     if not dry_run:
         performing.must_be_answerable(yes)
     stop = Stop()
     with performing.beginning(output):
         catalog = blueprints.load(blueprints_dir)
         if bundle is not None:
-            from mmdeploy import intended as bundles
-
             of_bundle = bundles.place(bundle, catalog)
             namespace, name = namespace or of_bundle[0], name or of_bundle[1]
         session = performing.connected(Access(kubeconfig, context), verbose, stop)
     where = namespace or session.where.namespace
-    again = performing.command(
-        "delete", "-n", where, "--name", name, "--delete-namespace" if delete_namespace else "",
-        *performing.words("--kubeconfig", [str(kubeconfig)] if kubeconfig else []),
-        *performing.words("--context", [context] if context else []),
-    )  # fmt: skip
+    again = performing.command("delete", *performing.options({
+        "-n": where, "--name": name, "--delete-namespace": delete_namespace, "--kubeconfig": kubeconfig,
+        "--context": context,
+    }))  # fmt: skip
     show = performing.Show(output, verbose=verbose, name=name or "", namespace=where)
     with show.whole():
         with show.untouched(again):
-            inventories = found(session, where, name)
-            if name not in inventories:
-                _nothing(show, sorted(inventories), where, name)
-                return
-            work = Removal(
-                session, catalog, inventories, name, Choices(delete_namespace, dry_run, again), stop, Deadlines(total)
-            )
-            show.all(work.look(), stop)
-            if dry_run:
-                show.result("dry-run")
+            choices = Choices(delete_namespace, dry_run, again)
+            work = _looked(session, catalog, choices, stop, limit, show, (where, name, bundle))
+            if work is None:
                 return
             if not yes and not performing.agreed(f"Take this away from {session.where.context}?"):
                 show.result("refused")
                 raise typer.Exit(1)
         show.all(work.act(), stop)
+
+
+def _looked(
+    session: Session, catalog: Catalog, choices: Choices, stop: Stop, limit: Deadlines, show: Show,
+    what: tuple[str, str | None, Path | None],
+) -> Removal | None:  # fmt: skip
+    """Show what would be taken away; None where that is all there is to do."""
+    from mmdeploy.apply.removal import Removal, found
+
+    where, name, bundle = what
+    inventories = found(session, where, name)
+    if name not in inventories:
+        _nothing(show, sorted(inventories), where, name)
+        if name:
+            _lost(session, where, name, bundle)
+        return None
+    work = Removal(session, catalog, inventories, name, choices, stop, limit)
+    show.all(work.look(), stop)
+    if choices.dry_run:
+        show.result("dry-run")
+        return None
+    return work
 
 
 def _nothing(show: Show, there: Sequence[str], where: str, name: str | None) -> None:
@@ -108,6 +127,20 @@ def _nothing(show: Show, there: Sequence[str], where: str, name: str | None) -> 
     print(problems.remark(f"nothing to delete: {what} in namespace {where}{others}"), file=sys.stderr)
     if show.form is not Form.text:
         show.one({"event": "finished", "changed": 0, "unchanged": 0, "seconds": 0.0, "next": []})
+
+
+def _lost(session: Session, where: str, name: str, bundle: Path | None) -> None:
+    """Say so where the router is there and the list of what was applied is not: then there is something to delete."""
+    from mmdeploy.cli import performing
+    from mmdeploy.cluster.releases import stored
+    from mmdeploy.errors import MmdeployError
+    from mmdeploy.report import problems
+
+    with contextlib.suppress(MmdeployError):
+        if stored(session, where, name) is not None:
+            again = performing.command("apply", str(bundle) if bundle else "BUNDLE", "--adopt", "--no-wait")
+            said = f"a Helm release {name} is there, and no list of what was applied with it"
+            print(problems.remark(f"{said}: {again} makes one; then delete again"), file=sys.stderr)
 
 
 __all__ = ["EXAMPLES", "delete"]

@@ -12,7 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from mmdeploy.apply.plan.plan import Plan
-    from mmdeploy.catalog import Catalog
+    from mmdeploy.cluster.helm import Chart
     from mmdeploy.cluster.session import Session
     from mmdeploy.intended import Intended
 
@@ -59,6 +59,7 @@ def diff(
     """
     from mmdeploy import intended as bundles
     from mmdeploy.apply.plan.plan import as_data
+    from mmdeploy.apply.router import chart_of
     from mmdeploy.cli import blueprints
     from mmdeploy.cluster.access import Access
     from mmdeploy.cluster.session import Session
@@ -66,9 +67,10 @@ def diff(
 
     catalog = blueprints.load(blueprints_dir)
     intended = bundles.read(bundle, catalog)
+    chart = chart_of(intended, catalog, router_chart)
     trace = _traced if verbose else None
     session = Session.connect(Access(kubeconfig, context), trace)
-    found = _planned(session, intended, catalog, router_chart)
+    found = _planned(session, intended, chart)
     document = as_data(found)
     print(documents.as_json(document) if output is Form.json else differences.text(document, verbose=verbose), end="")
     if found.different:
@@ -79,14 +81,12 @@ def _traced(line: str) -> None:
     sys.stderr.write(f"{line}\n")  # in one piece: requests run in parallel
 
 
-def _planned(session: Session, intended: Intended, catalog: Catalog, router_chart: str | None) -> Plan:
+def _planned(session: Session, intended: Intended, chart: Chart) -> Plan:
     from mmdeploy.apply import inventory
     from mmdeploy.apply.namespaces import standing
     from mmdeploy.apply.plan.plan import Step
     from mmdeploy.apply.plan.planning import plan
-    from mmdeploy.apply.router import chart_of
 
-    chart = chart_of(intended, catalog, router_chart)
     namespace = standing(session, intended.namespace, intended.name)
     absent = namespace.state == "absent"
     others = {} if absent else inventory.all_in(session, intended.namespace)

@@ -6,7 +6,7 @@ import contextlib
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -183,12 +183,20 @@ def _stopping() -> None:
     print("stopping after what is under way; Ctrl-C again ends at once", file=sys.stderr, flush=True)
 
 
-def words(option: str, values: Sequence[str]) -> list[str]:
-    """An option that may be given several times, again."""
-    return [word for value in values for word in (option, value)]
+def options(said: Mapping[str, str | Path | Sequence[str] | bool | None]) -> list[str]:
+    """Options again, as a command line has them: True for a flag, a list for one that was given several times; None,
+    False and what is empty was not given."""
+    found: list[str] = []
+    for name, value in said.items():
+        if value is True:
+            found.append(name)
+        elif value:
+            each = [str(value)] if isinstance(value, str | Path) else list(value)
+            found += [word for one in each for word in (name, one)]
+    return found
 
 
 __all__ = [
     "Blueprints", "Context", "Form", "Kubeconfig", "Output", "Show", "Timeout", "Verbose", "Yes", "agreed", "beginning",
-    "command", "connected", "must_be_answerable", "words",
+    "command", "connected", "must_be_answerable", "options",
 ]  # fmt: skip

@@ -94,6 +94,24 @@ def _group(spec: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
     yield replicas * (int(inner.get("size", 1)) - 1), inner["workerTemplate"]
 
 
+def pod_templates(workloads: Iterable[Object]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Whose they are, and the pod templates of sets, which the API server stores without looking into them."""
+    for item in workloads:
+        name, spec = f"{item['kind']} {item['metadata']['name']}", item["spec"]
+        if item["kind"] == "DisaggregatedSet":
+            for role in spec["roles"]:
+                yield from _templates(f"{name}, role {role['name']}", role["spec"])
+        elif item["kind"] == "LeaderWorkerSet":
+            yield from _templates(name, spec)
+
+
+def _templates(owner: str, spec: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    inner = spec["leaderWorkerTemplate"]
+    if inner.get("leaderTemplate"):
+        yield f"{owner}, leaders", inner["leaderTemplate"]
+    yield owner, inner["workerTemplate"]
+
+
 def _demand(
     role: str, count: int, template: Mapping[str, Any], workload: tuple[str, str], templates: Mapping[str, Any]
 ) -> Demand:
@@ -124,4 +142,14 @@ def router_name(release: str, facts: Facts) -> str:
     return f"{release.lower()[: rules['longestName']]}{rules['suffix']}"
 
 
-__all__ = ["ROUTER", "Demand", "demands", "device", "device_classes", "is_device", "router_name", "special"]
+__all__ = [
+    "ROUTER",
+    "Demand",
+    "demands",
+    "device",
+    "device_classes",
+    "is_device",
+    "pod_templates",
+    "router_name",
+    "special",
+]

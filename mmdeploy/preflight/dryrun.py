@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from mmdeploy.errors import ConflictError, ForbiddenError, MmdeployError, NotFoundError, RejectedError
 from mmdeploy.preflight.check import Check, Result
+from mmdeploy.preflight.demand import pod_templates
 from mmdeploy.preflight.facts import listed
 from mmdeploy.preflight.reading import Reading, attempt
 from mmdeploy.preflight.subject import Subject
@@ -18,12 +19,16 @@ if TYPE_CHECKING:
 CATEGORY: Final = "dry-run"
 _RIGHT: Final = re.compile(r"cannot (create|patch|update) resource")
 """A right that is missing; quotas and admission say "forbidden" too."""
+_TRIAL: Final = "mmdeploy-check"
+"""Name of a Deployment that is only ever tried."""
+_INVALID: Final = re.compile(rf'^.*"{_TRIAL}" is invalid: ')
 
 
 def checks(subject: Subject) -> Iterator[Check]:
     """One check for the bundle's objects when all pass, else one for each that does not; then the router's."""
     force = subject.options.adopt or subject.options.force_conflicts
     yield from _tried(subject, "object", subject.intended.objects, force)
+    yield from _pods(subject)
     chart = subject.options.chart
     if chart is None:
         yield Check(CATEGORY, "the server accepts the router's objects", "skipped",
@@ -37,6 +42,32 @@ def checks(subject: Subject) -> Iterator[Check]:
         yield Check(CATEGORY, f"chart {chart} makes objects of the values", "error", rendered.why, hint)
     else:
         yield from _tried(subject, "object of the router", rendered.value, True)  # their fields are helm's
+
+
+def _pods(subject: Subject) -> Iterator[Check]:
+    """The pods of sets: the schema of a set lets through what the server refuses of a pod (a label's value, a port's
+    name), and then only an event tells (disaggregatedset-observed.md). A Deployment of the same pods is measured now.
+    """
+    templates = list(pod_templates(subject.intended.workloads))
+    trials = [_trying_pods(subject, template) for _, template in templates]
+    answers: list[Reading[Any]] = subject.session.all(trials)
+    for (owner, _), answer in zip(templates, answers, strict=True):
+        if isinstance(answer.problem, RejectedError) and _INVALID.search(answer.problem.found):
+            detail = _INVALID.sub("", answer.problem.found)
+            hint = "correct the pod template, or the settings that it was rendered from"
+            yield Check(CATEGORY, f"the server accepts the pods of {owner}", "error", detail, hint)
+
+
+def _trying_pods(subject: Subject, template: Mapping[str, Any]) -> Callable[[], Reading[Any]]:
+    metadata = template.get("metadata") or {}
+    marked = {**metadata, "labels": {**(metadata.get("labels") or {}), _TRIAL: "pods"}}
+    item = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": _TRIAL, "namespace": subject.trial_namespace},
+        "spec": {"selector": {"matchLabels": {_TRIAL: "pods"}}, "template": {**template, "metadata": marked}},
+    }
+    return lambda: attempt(lambda: subject.session.create(item, dry_run=True))
 
 
 def _chart(subject: Subject) -> list[Any]:

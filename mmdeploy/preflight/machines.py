@@ -97,7 +97,7 @@ def made_by(pod: Occupant, workload: tuple[str, str], facts: Facts) -> bool:
     if kind == "DisaggregatedSet":
         return pod.labels.get(facts["sets"]["nameLabel"]) == name
     if kind == "LeaderWorkerSet":
-        return pod.labels.get("leaderworkerset.sigs.k8s.io/name") == name
+        return pod.labels.get(facts["sets"]["groupLabel"]) == name
     if kind == "StatefulSet":
         return pod.owner == ("StatefulSet", name)
     return pod.owner[0] == "ReplicaSet" and pod.owner[1].rpartition("-")[0] == name

@@ -67,7 +67,7 @@ def _of_the_router(intended: Intended, facts: Facts) -> Iterator[Right]:
         yield Right("llm-d.ai", "inferenceobjectives", WRITE, why)
     if routed(intended):
         yield Right("gateway.networking.k8s.io", "httproutes", WRITE, why)
-        yield Right("gateway.networking.k8s.io", "gateways", ("get",), "whether the gateway is there")
+        yield Right("gateway.networking.k8s.io", "gateways", READ, "whether the gateway is there and takes requests")
     if monitored(intended):
         yield Right("monitoring.coreos.com", "servicemonitors", WRITE, why)
     provider = str((intended.values.get("provider") or {}).get("name", "none"))

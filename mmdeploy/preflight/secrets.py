@@ -15,13 +15,13 @@ def referred(intended: Intended) -> dict[str, set[str]]:
     """Secret → the keys that containers cannot start without. An optional reference needs nothing."""
     found: dict[str, set[str]] = {}
     epp = ((intended.values.get("router") or {}).get("epp") or {}).get("env") or ()
-    boxes = [box for _, _, pod in intended.pods() for box in containers(pod["spec"])]
+    boxes = [box for pod in intended.templates() for box in containers(pod["spec"])]
     variables = [item for box in boxes for item in box.get("env") or ()]
     for variable in [*variables, *epp]:
         reference = _reference(variable)
         if reference and reference.get("name") and not reference.get("optional"):
             found.setdefault(str(reference["name"]), set()).add(str(reference.get("key", "")))
-    for _, _, pod in intended.pods():
+    for pod in intended.templates():
         for name in pod["spec"].get("imagePullSecrets") or ():
             found.setdefault(str(name["name"]), set())
     return found

@@ -11,7 +11,7 @@ from mmdeploy.report import durations
 from mmdeploy.report.findings import clean
 from mmdeploy.report.waits import PLACES
 
-_PARTS = ("encode", "prefill", "decode", "router", "pool", "model")
+_PARTS = ("encode", "prefill", "decode", "router", "gateway", "pool", "model")
 _OVER = ("ready", "gone", "stopping", "ended")
 _TROUBLE = ("unschedulable", "restarting", "unready", "refused", "absent", "unseen")
 _LINES = 4

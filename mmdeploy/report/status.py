@@ -25,6 +25,8 @@ def line(document: Document) -> str:
     parts = [f"{role['role']} {role['ready']}/{role['desired']}" for role in _roles(document)]
     starting = [_words(row) for role in _roles(document) for row in _grouped(role["starting"])]
     word = "ready" if document["ready"] else "not ready"
+    front = document["gateway"]
+    starting += [front["detail"]] if front and not front["ready"] else []
     return clean(f"{document['name']}: {word}; {', '.join(parts)}" + "".join(f"; {each}" for each in starting))
 
 
@@ -45,6 +47,10 @@ class _Screen:
         yield ""
         yield from self._table()
         yield ""
+        if document["gateway"]:
+            yield from self._field(
+                "gateway", document["gateway"]["detail"], "" if document["gateway"]["ready"] else "yellow"
+            )
         yield from self._field("pool", document["pool"]["detail"])
         model = document["model"]
         yield from self._field("model", ": ".join(filter(None, (model["name"], model["detail"]))))
@@ -80,7 +86,7 @@ class _Screen:
             why = "mmdeploy has not applied it" if never else "the last apply did not finish"
             yield from self._field("drift", f"not known: {why}")
         elif not drift:
-            yield from self._field("drift", "none (the router's objects: mmdeploy diff)")
+            yield from self._field("drift", "none")
         for number, item in enumerate(drift or ()):
             name = f"{item['kind']}/{item['name']}"
             said = f"{name} is gone" if item["gone"] else f"{name}: {'; '.join(map(_change, item['changes']))}"

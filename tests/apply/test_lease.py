@@ -17,7 +17,9 @@ NOW = datetime(2026, 1, 2, 3, 4, 30, tzinfo=UTC)
 
 def lease(renewed: str, **said: Any) -> dict[str, Any]:
     spec = {"holderIdentity": "ada@far-away:17", "leaseDurationSeconds": 30, "renewTime": renewed}
-    return {"metadata": {"annotations": said.pop("annotations", None)}, "spec": {**spec, **said}}
+    labels = said.pop("labels", {"app.kubernetes.io/managed-by": "mmdeploy"})
+    metadata = {"namespace": "serving", "labels": labels, "annotations": said.pop("annotations", None)}
+    return {"metadata": metadata, "spec": {**spec, **said}}
 
 
 def test_one_that_was_renewed_in_time_names_its_holder_and_its_end() -> None:
@@ -30,14 +32,50 @@ def test_one_that_was_renewed_in_time_names_its_holder_and_its_end() -> None:
 
 
 @pytest.mark.parametrize(
+    ("standing", "found"),
+    [
+        # A clock that is a year ahead, or a hand that wrote so.
+        (
+            lease("2027-01-02T03:04:10.000000Z"),
+            "ada@far-away:17 holds the lease of mm until 2027-01-02 03:04:40 UTC (mmdeploy's last 30 s: whose clock "
+            "was wrong?)",
+        ),
+        (
+            lease("2026-01-02T03:04:10.000000Z", leaseDurationSeconds=86400),
+            "ada@far-away:17 holds the lease of mm until 2026-01-03 03:04:10 UTC (mmdeploy's last 30 s: whose clock "
+            "was wrong?)",
+        ),
+        (
+            lease("2026-01-02T03:04:10.000000Z", labels=None, holderIdentity="argocd"),
+            "argocd holds the lease of mm until 2026-01-02 03:04:40 UTC (nobody of mmdeploy wrote it)",
+        ),
+    ],
+    ids=["far ahead", "long", "of a stranger"],
+)
+def test_one_that_will_not_end_soon_says_how_to_clear_it(standing: dict[str, Any], found: str) -> None:
+    problem = held(standing, NOW, "mm")
+    assert problem is not None
+    assert problem.found == found
+    assert problem.next_step is not None
+    assert problem.next_step.endswith("kubectl delete lease mmdeploy-mm --namespace serving")
+
+
+def test_a_clock_that_is_a_second_ahead_is_nothing_to_tell_of() -> None:
+    problem = held(lease("2026-01-02T03:04:31.000000Z"), NOW, "mm")
+    assert problem is not None
+    assert "is changing mm" in problem.found
+
+
+@pytest.mark.parametrize(
     "standing",
     [
         lease("2026-01-02T03:04:00.000000Z"),
         lease("2026-01-02T03:04:10.000000Z", leaseDurationSeconds=20),
         lease("2026-01-02T03:04:10.000000Z", holderIdentity=""),
         lease(""),
+        {"metadata": {}},
     ],
-    ids=["ended", "ended to the second", "nobody's", "never renewed"],
+    ids=["ended", "ended to the second", "nobody's", "never renewed", "empty"],
 )
 def test_what_is_free(standing: dict[str, Any]) -> None:
     assert held(standing, NOW, "mm") is None

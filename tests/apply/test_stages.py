@@ -45,6 +45,40 @@ def test_what_is_no_duration(text: str) -> None:
     assert caught.value.origin == "--timeout"
 
 
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [("100ms", "1s"), ("5 minutes", "5m"), ("1d", "24h"), ("1.5h", "1h30m"), ("90sec", "1m30s"), ("1h 30m", "1h30m"),
+     ("30m1h", "1h30m"), ("10M", "10m")],
+)  # fmt: skip
+def test_what_is_spelled_otherwise_is_understood_and_not_guessed_at(text: str, meant: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        duration_of(text, "--timeout")
+    assert caught.value.nearest == (meant,)
+    assert caught.value.next_step == "h, m and s, in this order: 90s, 10m, 1h30m"
+
+
+@pytest.mark.parametrize("text", ["soon", "-5m", "1:30", "5 fortnights", "m"])
+def test_what_nobody_can_tell_has_no_nearest(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        duration_of(text, "--timeout")
+    assert caught.value.nearest == ()
+
+
+@pytest.mark.parametrize(
+    ("only", "skip", "said"),
+    [
+        (["router"], ["router"], "no stage is left: --only router, --skip router"),
+        (["wait"], [], "no stage is left: --only wait, --no-wait"),
+        (["router", "wait"], ["router"], "no stage is left: --only router, --only wait, --skip router, --no-wait"),
+    ],
+)
+def test_nothing_left_to_do_is_wrong_usage(only: list[str], skip: list[str], said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        Selection.of(only, skip, {"wait": "--no-wait"})
+    assert caught.value.found == said
+    assert Selection.of(only, [], {}).runs(only[0])
+
+
 def test_limits_of_stages() -> None:
     assert limits(["wait=30m", "router=90s"]) == {"wait": 1800, "router": 90}
     for wrong in ("wait", "weight=3m", "wait=long"):

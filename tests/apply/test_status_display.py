@@ -26,6 +26,7 @@ DOCUMENT = {
     ],
     "router": {**ROLE, "role": "router", "workload": "mm-epp", "desired": 1, "ready": 1, "done": True,
                "images": [], "starting": []},
+    "gateway": None,
     "pool": {"detail": "selects 5 ready pods: 5 decode"},
     "model": {"name": "a/b", "served": True, "detail": "listed by service mm-epp"},
     "drift": [{"kind": "Deployment", "name": "engine", "gone": False,
@@ -69,6 +70,13 @@ def test_what_nobody_knows_is_said_so() -> None:
     assert "  last apply  not by mmdeploy" in text
     assert "  drift       not known: mmdeploy has not applied it" in text
     assert "  release     unknown: odd" in text
+
+
+def test_a_gateway_that_no_controller_reports_on() -> None:
+    said = "no controller of gateway class istio has reported on Gateway front for 30 s: is it running?"
+    document = {**DOCUMENT, "gateway": {"ready": False, "parts": [], "detail": said}}
+    assert f"  gateway     {said}\n" in status.text(document, 200)
+    assert status.line(document).endswith(said)
 
 
 def test_an_apply_that_was_stopped_is_not_one_that_never_was() -> None:

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import http.server
-import json
 import signal
 import socket
-import ssl
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +15,7 @@ from mmdeploy.apply import lease
 from mmdeploy.cluster.access import Access
 from mmdeploy.cluster.session import Session
 from mmdeploy.errors import ConflictError
+from tests.rig import webhook
 from tests.rig.api import Api, wait
 from tests.rig.controlplane import ControlPlane
 from tests.rig.deploying import NAME, Running, apply, apply_words, delete, everything, hold_token, render, succeeded
@@ -47,59 +41,15 @@ def lease_path(namespace: str) -> str:
 # ------------------------------------------------------------------------------------------------------ webhooks, quota
 
 
-@contextmanager
-def webhook(plane: ControlPlane, admin: Api, namespace: str, url: str) -> Iterator[None]:
-    """A validating webhook that is asked about Deployments of the namespace."""
-    name = "refuses.rig.example"
-    path = f"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/{name}"
-    bundle = base64.b64encode(plane.authority.read_bytes()).decode()
-    rule = {"apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"], "operations": ["*"]}
-    one = "request.name == 'mm-decode'"
-    hook = {
-        "name": name, "clientConfig": {"url": url, "caBundle": bundle}, "rules": [rule], "sideEffects": "None",
-        "admissionReviewVersions": ["v1"], "timeoutSeconds": 2,
-        "matchConditions": [{"name": "model-servers", "expression": f"{one} && request.namespace == '{namespace}'"}],
-    }  # fmt: skip
-    body = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
-            "metadata": {"name": name}, "webhooks": [hook]}  # fmt: skip
-    admin.request("POST", path.rpartition("/")[0], body)
-    time.sleep(1.5)  # the API server takes up such a configuration after a second
-    try:
-        yield
-    finally:
-        admin.delete(path)
-        time.sleep(1.5)
-
-
-class Refuses(http.server.BaseHTTPRequestHandler):
-    """A webhook that says no and repeats what it was shown, as careless ones do."""
-
-    def do_POST(self) -> None:  # noqa: N802 - the name is the standard library's
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["request"]
-        answer = {"uid": asked["uid"], "allowed": False, "status": {"message": "team label is missing"}}
-        text = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": answer}).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
-    def log_message(self, *_: Any) -> None:
-        """Quiet."""
+DECODE = ("apps", "deployments", "mm-decode")
 
 
 def test_a_webhook_that_refuses_is_named(plane: ControlPlane, admin: Api, namespace: str, bundle: Path) -> None:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(plane.authority, plane.directory / "apiserver.key")
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refuses) as server:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        with webhook(plane, admin, namespace, f"https://127.0.0.1:{server.server_port}/"):
-            ran = apply(plane, bundle, *SKIP)
-        server.shutdown()
+    with webhook.refusing(plane, admin, namespace, *DECODE):
+        ran = apply(plane, bundle, *SKIP)
     assert ran.code == 5
-    assert "refuses.rig.example" in ran.err
-    assert "team label is missing" in ran.err
+    assert webhook.NAME in ran.err
+    assert webhook.REASON in ran.err
     assert ran.events[-1]["event"] == "failed"
     succeeded(apply(plane, bundle, *SKIP))
     assert admin.find(decode(namespace))
@@ -109,10 +59,10 @@ def test_a_webhook_that_is_down_is_named(plane: ControlPlane, admin: Api, namesp
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
-    with webhook(plane, admin, namespace, f"https://127.0.0.1:{port}/"):
+    with webhook.registered(plane, admin, port, namespace, DECODE):
         ran = apply(plane, bundle, *SKIP)
     assert ran.code == 5
-    assert "refuses.rig.example" in ran.err
+    assert webhook.NAME in ran.err
     assert "whoever runs the webhook" in ran.err
     succeeded(apply(plane, bundle, *SKIP))
 
@@ -177,11 +127,12 @@ def test_a_second_apply_is_told_who_is_at_work(plane: ControlPlane, admin: Api, 
 
 
 def held(namespace: str, renewed: float) -> dict[str, Any]:
-    """A lease of somebody else's, renewed so many seconds ago."""
+    """A lease of somebody else's mmdeploy, renewed so many seconds ago."""
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime(time.time() - renewed))
     return {
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-        "metadata": {"name": f"mmdeploy-{NAME}", "namespace": namespace},
+        "metadata": {"name": f"mmdeploy-{NAME}", "namespace": namespace,
+                     "labels": {"app.kubernetes.io/managed-by": "mmdeploy"}},
         "spec": {"holderIdentity": "ada@far-away:17", "leaseDurationSeconds": 30, "renewTime": stamp},
     }  # fmt: skip
 
@@ -199,6 +150,20 @@ def test_a_lease_that_lasts_is_respected_and_one_that_ended_is_not(
     admin.apply(held(namespace, renewed=31))
     succeeded(apply(plane, bundle, "--no-wait"))
     assert admin.find(lease_path(namespace)) is None
+
+
+def test_a_lease_of_a_clock_that_is_wrong_is_cleared_by_the_command_that_the_error_names(
+    plane: ControlPlane, admin: Api, namespace: str, bundle: Path
+) -> None:
+    admin.apply(held(namespace, renewed=-86400))
+    ran = apply(plane, bundle, "--no-wait")
+    assert ran.code == 5
+    assert "ada@far-away:17 holds the lease of multimodal-serving until" in ran.err
+    said = " ".join(ran.err.split())
+    command = said[said.index("kubectl delete lease") :].split()[:6]
+    assert command == ["kubectl", "delete", "lease", f"mmdeploy-{NAME}", "--namespace", namespace]
+    plane.kubectl(*command[1:])
+    succeeded(apply(plane, bundle, "--no-wait"))
 
 
 def test_a_lease_that_is_taken_stops_the_work(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -105,6 +106,28 @@ def test_what_mmdeploy_applied_is_known_with_its_drift(
     ]  # fmt: skip
 
 
+def test_edits_of_the_router_are_drift_too(
+    plane: ControlPlane, namespace: str, deployer: str, custom_resources: None, tmp_path: Path
+) -> None:
+    made = bundle(AGGREGATION, namespace, tmp_path)
+    hold_token(plane.api(), namespace)
+    words = ["apply", str(made), "-y", "--no-wait", "--skip", "preflight", "--router-chart", str(CHART)]
+    plane.run(sys.executable, "-m", "mmdeploy", *words, user=deployer)
+    assert document(plane, "-n", namespace, user=deployer)["drift"] == []
+    plane.kubectl("scale", "deployment", "multimodal-serving-epp", "--replicas=2", "-n", namespace)
+    plane.kubectl("delete", "inferencepool", "multimodal-serving", "-n", namespace)
+    drift = document(plane, "-n", namespace, user=deployer)["drift"]
+    assert {(each["kind"], each["name"], each["gone"]) for each in drift} == {
+        ("Deployment", "multimodal-serving-epp", False),
+        ("InferencePool", "multimodal-serving", True),
+    }
+    (change,) = next(each["changes"] for each in drift if not each["gone"])
+    assert (change["path"], change["applied"], change["live"]) == ("spec.replicas", 1, 2)
+    # Whoever may not read helm's releases is told so, and not that nothing was changed.
+    notes = document(plane, "-n", namespace, user=users.VIEWER)["notes"]
+    assert any("drift of the router's objects is not known" in note for note in notes), notes
+
+
 def test_an_apply_that_was_stopped_is_told_from_one_that_never_was(
     plane: ControlPlane, namespace: str, custom_resources: None, tmp_path: Path
 ) -> None:
@@ -115,10 +138,20 @@ def test_an_apply_that_was_stopped_is_told_from_one_that_never_was(
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=plane.environment()) as running:
         assert running.stdout
         next(line for line in running.stdout if '"stage-started"' in line and '"router"' in line)
+        running.send_signal(signal.SIGSTOP)
+        (note, *_) = document(plane, "-n", namespace)["notes"]
+        lease = document(plane, "-n", namespace)["lease"]
+        viewed = document(plane, "-n", namespace, user=users.VIEWER)["notes"]
         running.kill()
+    # Its lease lasts for half a minute; that the process is gone is seen on its own machine.
+    assert re.fullmatch(rf"\S+@\S+:{running.pid} is changing it since .* UTC unless it is renewed", note)
+    assert lease["holder"].endswith(f":{running.pid}")
+    assert lease["since"] < lease["until"]
+    assert any("or is under way (the lease may not be read)" in each for each in viewed), viewed
     text = status(plane, "-n", namespace).stdout
+    assert document(plane, "-n", namespace)["lease"] is None
     assert "not known: the last apply did not finish" in text
-    assert "note        the last apply did not finish, or is under way (stages done: " in text
+    assert "note        the last apply did not finish (stages done: " in text
     assert "  encode  0/2" in text
     assert "  decode  0/8" in text
 

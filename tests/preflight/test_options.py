@@ -23,7 +23,7 @@ def check(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--wait", "soon"], "'soon' is no duration"),
+        (["--wait", "soon"], "'soon' is not a duration"),
         (["--for", "jo"], "--for: belongs to --print-rbac"),
         (["-o", "yaml"], "-o yaml: belongs to --print-rbac"),
         (["--hf-token-from", "hf_mine"], "says neither env:NAME nor file:PATH"),

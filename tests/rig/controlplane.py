@@ -21,6 +21,7 @@ from tests.rig import crds, fleet, kubelet, netns, users
 from tests.rig.api import Api, RefusedError, wait
 from tests.rig.build import program
 from tests.rig.programs import Program, free_ports
+from tests.rig.routes import Gateways
 from tests.rig.sets import Sets
 
 _HERE = Path(__file__).resolve().parent
@@ -37,6 +38,7 @@ class ControlPlane:
     directory: Path
     programs: dict[str, Program] = field(default_factory=dict)
     sets: Sets = field(init=False)
+    gateways: Gateways = field(init=False)
 
     def __enter__(self) -> ControlPlane:
         atexit.register(self.stop)
@@ -70,11 +72,14 @@ class ControlPlane:
         self._start("kwok", self._kwok())
         self.sets = Sets(self.api())
         self.sets.start()
+        self.gateways = Gateways(self.api())
+        self.gateways.start()
         wait("the nodes are ready", self._nodes_ready)
 
     def stop(self) -> None:
-        if "sets" in self.__dict__:
-            self.sets.stop()
+        for name in ("sets", "gateways"):
+            if name in self.__dict__:
+                getattr(self, name).stop()
         for each in reversed(self.programs.values()):
             each.stop()
 

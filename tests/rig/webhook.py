@@ -1,4 +1,4 @@
-"""A validating webhook that says no to some objects of one namespace."""
+"""A validating webhook that says no to an object of one namespace, or does not answer."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def refusing(
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()
         try:
-            with _registered(plane, admin, server.server_port, namespace, (group, plural, name), operations):
+            with registered(plane, admin, server.server_port, namespace, (group, plural, name), operations):
                 yield
         finally:
             server.shutdown()
@@ -57,14 +57,12 @@ def refusing(
 
 
 @contextlib.contextmanager
-def _registered(
-    plane: ControlPlane,
-    admin: Api,
-    port: int,
-    namespace: str,
-    what: tuple[str, str, str],
-    operations: Sequence[str],
-) -> Iterator[None]:
+def registered(
+    plane: ControlPlane, admin: Api, port: int, namespace: str, what: tuple[str, str, str],
+    operations: Sequence[str] = ("CREATE", "UPDATE"),
+) -> Iterator[None]:  # fmt: skip
+    """While inside, the API server asks whoever listens on a port of this machine about an object: group, plural and
+    name."""
     group, plural, name = what
     bundle = base64.b64encode(plane.authority.read_bytes()).decode()
     rule = {"apiGroups": [group], "apiVersions": ["*"], "resources": [plural], "operations": [*operations]}

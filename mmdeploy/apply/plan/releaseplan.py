@@ -72,6 +72,20 @@ def release_step(
     )
 
 
+def edited(session: Session, namespace: str, name: str) -> tuple[tuple[Step, ...], tuple[str, ...]] | None:
+    """Objects of a deployed release that are not as helm left them, ``create`` for one that is gone; then those that
+    may not be read. None where there is no release.
+
+    Raises `ForbiddenError` where helm's records may not be read.
+    """
+    found = stored(session, namespace, name)
+    if found is None:
+        return None
+    before = _objects(found.manifest)
+    live = _live(session, before, namespace)
+    return tuple(_steps(before, before, live, namespace, force=True)), live.unseen
+
+
 def _same_chart(found: Stored, chart: Chart) -> bool:
     """Whether the deployed chart is that very one. A path and a rolling version may hold something new each time."""
     if chart.version is None or not _EXACT.fullmatch(chart.version):
@@ -233,4 +247,4 @@ def _notes(values: Sequence[Change], steps: Sequence[Step], found: Stored, live:
     return notes
 
 
-__all__ = ["release_step"]
+__all__ = ["edited", "release_step"]

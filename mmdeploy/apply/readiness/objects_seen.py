@@ -22,10 +22,13 @@ GROUP_SET = ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")
 ROLE_SET = ("disaggregatedset.x-k8s.io/v1", "DisaggregatedSet")
 POOL = ("inference.networking.k8s.io/v1", "InferencePool")
 SERVICE = ("v1", "Service")
+GATEWAY, ROUTE = (("gateway.networking.k8s.io/v1", kind) for kind in ("Gateway", "HTTPRoute"))
 
 ALWAYS = (POD, EVENT, DEPLOYMENT, REPLICA_SET, SERVICE, POOL)
 """What every deployment has."""
-EVERYTHING = (*ALWAYS, STATEFUL_SET, GROUP_SET, ROLE_SET)
+IN_FRONT = (GATEWAY, ROUTE)
+"""What a deployment behind a gateway has besides."""
+EVERYTHING = (*ALWAYS, STATEFUL_SET, GROUP_SET, ROLE_SET, *IN_FRONT)
 """What there may be where nobody says which workloads are meant."""
 _OF_SETS: Mapping[str, Sequence[tuple[str, str]]] = {
     "StatefulSet": (STATEFUL_SET,),

@@ -79,8 +79,10 @@ class Walk:
             self._stateful(item, found)
         for pod in list(found.pods):  # the workers of a group of several hosts belong to its leader's pod
             for workers in self._seen.owned(pod, "StatefulSet"):
-                under = self._workload(workers)
-                found.add(under)
+                found.add(self._workload(workers))
+        for pod in list(found.old):
+            for workers in self._seen.owned(pod, "StatefulSet"):
+                found.old += self._seen.owned(workers, "Pod")
         return found
 
     def _deployment(self, item: Object, found: Branch) -> None:
@@ -88,18 +90,28 @@ class Walk:
             chosen = item["spec"]["selector"].get("matchLabels") or {}
             found.pods += [pod for pod in self._seen.of("Pod") if selects(chosen, pod)]
             return
-        key = self._startup["currentReplicaSet"]
         for each in self._seen.owned(item, "ReplicaSet"):
-            if notes(each).get(key) == notes(item).get(key) and observed(item):
+            if self._is_current(each, item):
                 found.levels.append(each)
                 found.pods += self._seen.owned(each, "Pod")
             else:
                 found.old += self._seen.owned(each, "Pod")
 
+    def _is_current(self, replicas: Object, item: Object) -> bool:
+        """Whether a ReplicaSet is the Deployment's newest: by its number, or by its pods as long as the Deployment's
+        controller has not counted (kinds are read one after the other, so a ReplicaSet may be seen before that).
+        """
+        if observed(item):
+            key = self._startup["currentReplicaSet"]
+            return notes(replicas).get(key) == notes(item).get(key)
+        return covers(item["spec"].get("template") or {}, replicas["spec"].get("template") or {})
+
     def _stateful(self, item: Object, found: Branch) -> None:
         wanted = (item.get("status") or {}).get("updateRevision")
+        first = int(item["metadata"].get("generation", 1)) == 1
         for pod in self._seen.owned(item, "Pod"):
-            current = wanted in (None, labels(pod).get(self._startup["podRevision"])) and observed(item)
+            same = wanted in (None, labels(pod).get(self._startup["podRevision"]))
+            current = same if observed(item) else first  # of a set that was never changed none can be old
             (found.pods if current else found.old).append(pod)
 
     # --------------------------------------------------------------------------------------------------------- sets

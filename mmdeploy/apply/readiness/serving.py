@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mmdeploy.apply.readiness.objects_seen import Object, Seen, notes
+from mmdeploy.apply.readiness.objects_seen import Object, Seen, labels, notes
 from mmdeploy.apply.readiness.readiness import RoleState
 from mmdeploy.apply.readiness.startup import Startup
 from mmdeploy.errors import ClusterError
@@ -59,7 +59,8 @@ def _places(
             yield f"service {name}", f"{root}/services/{name}:{startup['clientPort']}/proxy"
     for state in roles:
         if state.role == CONSUMER:
-            for pod in [pod for pod in state.pods if pod.ready][:1]:
+            leading = (pod for pod in state.pods if labels(pod.pod).get(startup["workerIndex"]) in (None, "0"))
+            for pod in [pod for pod in leading if pod.ready][:1]:
                 yield f"pod {pod.name}", f"{root}/pods/{pod.name}:{port}/proxy"
 
 

@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from mmdeploy.apply.events import Event, Failed, Ready, Waiting, Warned
-from mmdeploy.apply.readiness import objects_seen, podlogs, pools, readiness, serving
+from mmdeploy.apply.readiness import gateway, objects_seen, podlogs, pools, readiness, serving
+from mmdeploy.apply.readiness.gateway import PartState
 from mmdeploy.apply.readiness.objects_seen import Object, Seen
 from mmdeploy.apply.readiness.ownership import SILENT_SECONDS
 from mmdeploy.apply.readiness.phases import Failure, Moment
@@ -35,7 +36,7 @@ BEFORE = timedelta(seconds=30)
 SURE_SECONDS = 10.0
 """How long something that does not mend by itself must last before it is believed: proxies and caches lag."""
 
-PARTS = ("model-servers", "router", "pool", "model")
+PARTS = ("model-servers", "router", "gateway", "pool", "model")
 """What can be waited for, in the order in which it is reported ready."""
 
 
@@ -56,7 +57,8 @@ def wait(
     """Wait until the deployment serves.
 
     Yields `Waiting` when something changes (and after `SIGN_SECONDS` without change), `Warned` for what cannot be
-    seen, `Ready` for each role, then for the router, the pool and the model; ends after the last `Ready`. Where
+    seen, `Ready` for each role, then for the router, the pool and the model, and for a gateway in front whenever its
+    controller has reported; ends when all are. Where
     something fails for good it yields `Failed`, once for each reason, and ends: the last event tells which it was. May
     be closed at any yield.
 
@@ -108,11 +110,14 @@ class _Watch:
         self._workloads = readiness.workloads_of(self.intended)
         self._logs = PodLogs(self.session, self.intended.namespace, self.clock)
         self._states: list[RoleState] = []
+        self._front = gateway.of_intended(self.intended) if "gateway" in self.parts else None
+        self._in_front: list[PartState] = []
         self._told: dict[tuple[str, str, str], tuple[str, str]] = {}
         self._ready: set[str] = set()
         self._warned: set[str] = set()
         self._since: dict[tuple[str, object], float] = {}
         self._existed: set[str] = set()
+        self._left: dict[str, str] = {}
         self._away_since: float | None = None
 
     # ------------------------------------------------------------------------------------------------------ one look
@@ -128,10 +133,12 @@ class _Watch:
             return
         self._away_since = None
         self._states = self._judged(seen)
+        self._in_front = gateway.judge(seen, self._front, self._startup, self._quiet) if self._front else []
         yield from self._unreadable(seen)
         failed = list(self._failed())
         for state in self._states:
             yield from self._changes(state)
+        yield from self._gateway()
         if failed:
             self.over = True
             yield from failed
@@ -139,7 +146,8 @@ class _Watch:
         yield from self._readiness(seen)
 
     def _kinds(self) -> list[tuple[str, str]]:
-        return objects_seen.kinds_of(workload.kind for workload in self._workloads)
+        kinds = objects_seen.kinds_of(workload.kind for workload in self._workloads)
+        return [*kinds, *objects_seen.IN_FRONT] if self._front else kinds
 
     def _judged(self, seen: Seen) -> list[RoleState]:
         when = Moment(self.now(), self.begun)
@@ -205,6 +213,18 @@ class _Watch:
             least = "ready" if state.done else _phase_of(state)
             yield from self._changed(role, "Role", state.workload.name, least, state.summary, None)
 
+    def _gateway(self) -> Iterator[Event]:
+        """How far the gateway is: it does not wait for the model servers, nor they for it."""
+        for part in self._in_front:
+            known = ("gateway", part.kind, part.name) in self._told
+            if known or not part.ready:
+                yield from self._changed("gateway", part.kind, part.name, part.phase, part.detail, part.since)
+        if not all(part.ready for part in self._in_front):
+            self._ready.discard("gateway")
+        elif self._in_front and "gateway" not in self._ready:
+            self._ready.add("gateway")
+            yield Ready("gateway", self._in_front[0].name, gateway.text(self._in_front))
+
     def _settled(self, state: RoleState) -> Iterator[Event]:
         """What was told of and is over: an owner has done its work, a pod is gone."""
         there = {("Pod", pod.name) for pod in state.pods} | {(owner.kind, owner.name) for owner in state.owners}
@@ -230,6 +250,10 @@ class _Watch:
                 waiting = [pod.phase.since for pod in state.pods if not pod.ready and pod.phase.since]
                 since = self._seconds(min(waiting, default=None))
                 yield Waiting(state.role, "Role", state.workload.name, _phase_of(state), state.summary, since)
+        for part in self._in_front:
+            if not part.ready:
+                since = self._seconds(part.since)
+                yield Waiting("gateway", part.kind, part.name, part.phase, part.detail, since)
 
     def remaining(self) -> str:
         """What still starts, on one line."""
@@ -240,6 +264,8 @@ class _Watch:
                     (pod.phase.detail for pod in state.pods if not pod.ready and pod.phase.detail), ""
                 )
                 parts.append(f"{state.role}: {state.summary}" + (f" ({why})" if why else ""))
+        parts += [part.text for part in self._in_front if not part.ready]
+        parts += [f"{part}: {why}" for part, why in self._left.items() if part not in self._ready]
         return "; ".join(parts) or "nothing could be seen"
 
     # ----------------------------------------------------------------------------------------------------- failures
@@ -250,6 +276,9 @@ class _Watch:
         for state in self._states:
             for kind, name, failure in self._failures(state):
                 grouped.setdefault((state.role, failure.reason), []).append((f"{kind} {name}", failure))
+        for part in self._in_front:
+            if part.failure and self._lasting("refused", (part.kind, part.name, part.detail)) >= SURE_SECONDS:
+                grouped["gateway", part.failure.reason] = [(f"{part.kind} {part.name}", part.failure)]
         for (role, reason), found in grouped.items():
             name, failure = found[0]
             more = f" and {len(found) - 1} more" if len(found) > 1 else ""
@@ -299,7 +328,7 @@ class _Watch:
             yield from self._model(seen, roles)
             if "model" not in self._ready:
                 return
-        self.over = True
+        self.over = all(part.ready for part in self._in_front)
 
     def _pool(self, seen: Seen, roles: Sequence[RoleState], router: Object | None) -> Iterator[Event]:
         servers = self.intended.values.get("router", {}).get("modelServers", {})
@@ -321,6 +350,7 @@ class _Watch:
             hint = "the router's values and the model servers' labels differ: mmdeploy lint says where"
             yield Failed(STAGE, f"pool: {pool.name}", pool.text, hint=hint)
         else:
+            self._left["pool"] = pool.text
             yield from self._changed("pool", "InferencePool", pool.name, "selecting", pool.text, None)
 
     def _model(self, seen: Seen, roles: Sequence[RoleState]) -> Iterator[Event]:
@@ -342,6 +372,7 @@ class _Watch:
             yield Failed(STAGE, f"model: {model}", f"{served.by} serves {others} and not {model}")
         else:
             why = served.why or f"{served.by} does not list it yet"
+            self._left["model"] = why
             yield from self._changed("model", "Model", model, "asking", why, None)
 
     def _port(self) -> int:

@@ -104,7 +104,7 @@ def test_a_user_without_rights_gets_the_command_for_an_administrator(checker: Ch
     assert found[MAY_LOOK].result == "warning"
     # Nothing is claimed that nobody could see.
     assert {check.category for check in found.checks if check.result == "ok"} <= {
-        "kubernetes-api", "programs", "custom-resources", "collisions",
+        "kubernetes-api", "programs", "custom-resources", "names", "collisions",
     }  # fmt: skip
 
 
