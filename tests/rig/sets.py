@@ -24,6 +24,7 @@ from tests.rig.api import Api, Object, RefusedError, path
 
 GROUP = "disaggregatedset.x-k8s.io"
 _LWS = "leaderworkerset.x-k8s.io"
+_LABELS = "leaderworkerset.sigs.k8s.io"  # of pods (disaggregatedset-observed.md)
 _EVERY = 0.3  # seconds
 
 # reporting: as the manager should. silent: it works but writes no status, so that a new set's stays empty and an old
@@ -277,9 +278,9 @@ def _workload(group: Object, replicas: int) -> Object:
     """The StatefulSet or Deployment under a LeaderWorkerSet."""
     name, spec = group["metadata"]["name"], group["spec"]
     template = json.loads(json.dumps(spec["leaderWorkerTemplate"]["workerTemplate"]))
-    identity = {f"{_LWS}/name": name, f"{_LWS}/worker-index": "0"}
+    identity = {f"{_LABELS}/name": name, f"{_LABELS}/worker-index": "0"}
     hashed = hashlib.sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()[:10]
-    template["metadata"]["labels"] |= identity | {f"{_LWS}/template-revision-hash": hashed}
+    template["metadata"]["labels"] |= identity | {f"{_LABELS}/template-revision-hash": hashed}
     for container in template["spec"]["containers"] + template["spec"].get("initContainers", []):
         container.setdefault("env", []).extend(
             {"name": f"LWS_{key}", "value": value}
