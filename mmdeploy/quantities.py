@@ -25,8 +25,8 @@ def quantity(text: str | int | float) -> float:
 
 def seconds(text: str) -> float:
     """A duration in seconds: ``"90"``, ``"90s"``, ``"10m"``, ``"1h30m"``. Raises ValueError for anything else."""
-    match = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", text.strip())
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)|(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?", text.strip())
     if match is None or not any(match.groups()):
         raise ValueError(f"{text!r} is not a duration")
-    hours, minutes, rest = (float(part or 0) for part in match.groups())
-    return hours * 3600 + minutes * 60 + rest
+    bare, hours, minutes, rest = (float(part or 0) for part in match.groups())
+    return bare + hours * 3600 + minutes * 60 + rest

@@ -111,12 +111,13 @@ def duration_of(text: str, option: str) -> float:
 
 def _meant(text: str) -> float:
     """Whole seconds of what is spelled otherwise: ``5 minutes``, ``1.5h``, ``100ms``; 0 for what is no duration."""
-    whole, end = 0.0, 0
+    whole, end, unit = 0.0, 0, ""
     for piece in _WORDS.finditer(text.strip().lower()):
         if piece.start() != end:
             return 0
         end = piece.end()
-        unit = "ms" if piece[2].startswith(("ms", "milli")) else piece[2][:1] or "s"
+        bare = "m" if unit == "h" else "s"  # 1h30
+        unit = "ms" if piece[2].startswith(("ms", "milli")) else piece[2][:1] or bare
         whole += float(piece[1].replace(",", ".")) * _UNITS[unit]
     return max(1, math.ceil(whole)) if whole and end == len(text.strip()) else 0
 

@@ -47,8 +47,8 @@ def test_what_is_no_duration(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "meant"),
-    [("100ms", "1s"), ("5 minutes", "5m"), ("1d", "24h"), ("1.5h", "1h30m"), ("90sec", "1m30s"), ("1h 30m", "1h30m"),
-     ("30m1h", "1h30m"), ("10M", "10m")],
+    [("1h30", "1h30m"), ("100ms", "1s"), ("5 minutes", "5m"), ("1d", "24h"), ("1.5h", "1h30m"), ("90sec", "1m30s"),
+     ("1h 30m", "1h30m"), ("30m1h", "1h30m"), ("10M", "10m")],
 )  # fmt: skip
 def test_what_is_spelled_otherwise_is_understood_and_not_guessed_at(text: str, meant: str) -> None:
     with pytest.raises(UsageError) as caught:
