@@ -13,7 +13,9 @@ TRUTH = $(TRUTH_VENV)/bin/python -m pytest -q -rs --confcutdir tests/truth tests
 RIG = $(BIN)/python -m tests.rig.build
 BENCH_CLUSTER = $(BIN)/python -m tests.rig.netns $(BIN)/python -m benchmarks.cluster
 BENCH_VERIFY = $(BIN)/python -m tests.rig.netns $(BIN)/python -m benchmarks.verifying
-E2E = MMDEPLOY_RIG=1 $(BIN)/python -m tests.rig.netns $(BIN)/python -m pytest -q -rs tests/e2e
+E2E = MMDEPLOY_RIG=1 RIG_PYTHON=$(CURDIR)/$(BIN)/python $(BIN)/python -m pytest -q -rs --dist loadfile \
+  --tx '$(PLANES)*popen//python=tests/rig/python' tests/e2e
+PLANES = 2
 PYTEST = $(BIN)/python -m pytest -q -rs -n 2
 COVERAGE = $(BIN)/python -m coverage report --fail-under=90 --omit='$(CLUSTER_ROOMS),$(CLUSTER_COMMANDS)'
 
@@ -64,8 +66,8 @@ coverage: $(VENV)/dev.stamp ## hold what the last `make test` reached against th
 rig: $(VENV)/runtime.stamp ## build the programs of the control plane that e2e needs
 	@$(RIG)
 
-# A run of its own, on one core: there is one control plane, in a network of its own.
-e2e: $(VENV)/dev.stamp ## test on a real control plane with fake nodes (ARGS="-k name" picks some)
+# A worker has a control plane and a network of its own, with 1.5 GB of memory.
+e2e: $(VENV)/dev.stamp ## test on a real control plane with fake nodes (ARGS="-k name" picks some, PLANES=1 starts one)
 	@$(RIG)
 	@$(E2E) $(ARGS)
 
