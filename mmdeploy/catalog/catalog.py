@@ -18,6 +18,7 @@ from mmdeploy.words import nearest
 
 if TYPE_CHECKING:
     from mmdeploy.catalog.families import Family
+    from mmdeploy.catalog.metrics import Metrics
 
 AXES = ("topology", "accelerator", "server", "provider", "model", "release")
 """What identifies a combination, in the order in which people say it."""
@@ -101,17 +102,32 @@ class Catalog:
             )
         self.blueprints = blueprints
         self.label = label
+        self._tables: dict[str, Mapping[str, Any]] = {}
+        self._releases: dict[str, Release] = {}
 
     def document(self, *parts: str) -> Document:
         """The blueprint file ``parts`` (``"catalog", "ports.yaml"``), named as people find it."""
         path = self.blueprints.joinpath(*parts)
         return read(path, BlueprintError, name="/".join((self.label, *parts)))
 
+    def table(self, name: str) -> Mapping[str, Any]:
+        """What ``catalog/NAME.yaml`` holds: read once, so nothing to write into."""
+        if name not in self._tables:
+            self._tables[name] = self._mapping(name)
+        return self._tables[name]
+
     def _mapping(self, name: str) -> dict[str, Any]:
         document = self.document("catalog", f"{name}.yaml")
         if not isinstance(document.value, dict):
             raise BlueprintError("must hold a mapping", origin=f"{document.name}:1:1")
         return document.value
+
+    @cached_property
+    def metrics(self) -> Metrics:
+        """What engines and pickers count, and under which names."""
+        from mmdeploy.catalog.metrics import Metrics
+
+        return Metrics(self)
 
     @cached_property
     def ports(self) -> dict[str, int]:
@@ -203,9 +219,10 @@ class Catalog:
                 nearest=nearest(name, self.release_names) or self.release_names,
                 next_step="mmdeploy matrix shows what each release supports",
             )
-        document = self.document("catalog", "releases", f"{name}.yaml")
-        release: Release = _build(Release, {"name": name, **_tuples(document.value)}, document, ())
-        return release
+        if name not in self._releases:
+            document = self.document("catalog", "releases", f"{name}.yaml")
+            self._releases[name] = _build(Release, {"name": name, **_tuples(document.value)}, document, ())
+        return self._releases[name]
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:

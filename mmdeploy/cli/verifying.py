@@ -126,7 +126,7 @@ class OnCluster:
         asked = Asked(namespace, self.name, self.via, self.model, self.token or "", meant)
         reached = reach(session, catalog, asked, tell, recorded(session, namespace))
         for item in reached.found.observations:
-            if not item.numbers.get("symptom"):
+            if "claim" not in item.numbers:
                 tell(f"{item.about}: {item.detail}")
         return Subject(
             reached.facts,

@@ -99,6 +99,13 @@ class Writer:
         parts = [_text(f"[{nonce}] {_SENTENCE * LONG_SENTENCES}{_COLOUR_QUESTION}"), _image(item)]
         return self._seen(id, purpose, parts, [item], nonce, streamed=streamed, target=target, **more)
 
+    def endless(self, id: str, tokens: int, *, target: str) -> Planned:
+        """A text of so many tokens, streamed. vLLM and SGLang both go on past the model's own end with ignore_eos."""
+        nonce = self.nonce()
+        parts = [_text(f"[{nonce}] Count upwards from 1, one number a line, and do not stop.")]
+        body = {**self.body(parts, tokens, streamed=True), "ignore_eos": True}
+        return Planned(id, "hold", body, target=target, nonce=nonce, streamed=True)
+
     def body(self, parts: Sequence[Mapping[str, Any]], max_tokens: int, streamed: bool = False) -> dict[str, Any]:
         """A chat request of one user message."""
         content: Any = parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else list(parts)

@@ -22,14 +22,14 @@ def ranked(facts: Facts, claim: str, symptoms: Iterable[str], hints: Mapping[str
 
     ``hints`` maps a hint to what was seen. Raises `BlueprintError` for a symptom that the table does not have.
     """
-    document = facts.catalog.document("catalog", "causes.yaml")
-    every: Mapping[str, list[dict[str, Any]]] = document.value["every"]
-    own: Mapping[str, list[dict[str, Any]]] = {**every, **document.value["claims"].get(claim, {})}
+    table = facts.catalog.table("causes")
+    own: Mapping[str, list[dict[str, Any]]] = {**table["every"], **table["claims"].get(claim, {})}
     pointed: list[Cause] = []
     possible: list[Cause] = []
     for said in dict.fromkeys(symptoms):
         symptom = _OTHER if said not in own and said.startswith("http-") else said
         if symptom not in own:
+            document = facts.catalog.document("catalog", "causes.yaml")
             raise BlueprintError(f"{claim} has no symptom {symptom!r}", origin=document.origin(("claims", claim)))
         for entry in own[symptom]:
             if not _fits(entry, facts) or any(hint in hints for hint in entry.get("unless", ())):

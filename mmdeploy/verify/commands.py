@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -18,44 +18,29 @@ from mmdeploy.verify.facts import Facts
 from mmdeploy.verify.run import Plan
 from mmdeploy.verify.session import BudgetSpentError, Clock, Session
 from mmdeploy.verify.targets import VARIABLE, Endpoint
-from mmdeploy.verify.transport import Answer
+from mmdeploy.verify.transport import Answer, Request
 
-
-@dataclass(frozen=True)
-class Asked:
-    """One request that would be sent."""
-
-    endpoint: Endpoint
-    method: str
-    path: str
-    headers: Mapping[str, str]
-    body: bytes | None
+WIDTH = 1000
+"""Characters of a body on one line."""
+_END = "END"
 
 
 @dataclass
 class Paper:
     """A transport that only writes down."""
 
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[Request] = field(default_factory=list)
 
-    def request(
-        self,
-        endpoint: Endpoint,
-        method: str,
-        path: str,
-        headers: Mapping[str, str],
-        body: bytes | None,
-        timeout: float,
-    ) -> Answer:
+    def send(self, request: Request) -> Answer:
         """No answer."""
-        self.asked.append(Asked(endpoint, method, path, headers, body))
+        self.asked.append(request)
         return Answer(None, trouble="unreachable")
 
 
-Spelling = Callable[[Asked], str]
+Spelling = Callable[[Request], str]
 
 
-def curl(asked: Asked) -> str:
+def curl(asked: Request) -> str:
     """One request as a curl command; a token is named, never shown."""
     words = ["curl", "-sS"]
     if asked.method != "GET":
@@ -64,8 +49,22 @@ def curl(asked: Asked) -> str:
     for name, value in asked.headers.items():
         if name != "accept":
             words += ["-H", f"{name}: {value}"]
-    line = shlex.join(words) + _token(asked.endpoint)
-    return line if asked.body is None else f"{line} -d {shlex.quote(asked.body.decode())}"
+    return with_body(asked, shlex.join(words) + _token(asked.endpoint), "--data-binary @-")
+
+
+def with_body(asked: Request, command: str, option: str) -> str:
+    """A command that takes the request's body, if there is one, on its standard input, where ``option`` says so.
+
+    A terminal takes no line of more than 4,095 bytes (``N_TTY_BUF_SIZE`` of Linux), so that a long body, which is one
+    line of JSON, is folded, and put together again on its way.
+    """
+    if asked.body is None:
+        return command
+    body = asked.body.decode()
+    if len(body) <= WIDTH:
+        return f"printf %s {shlex.quote(body)} | {command} {option}"
+    folded = [body[at : at + WIDTH] for at in range(0, len(body), WIDTH)]
+    return "\n".join([f"tr -d '\\n' <<'{_END}' | {command} {option}", *folded, _END])
 
 
 def lines(facts: Facts, planned: Plan, budget: int, random: Random | None = None, spell: Spelling = curl) -> list[str]:
@@ -95,7 +94,7 @@ def lines(facts: Facts, planned: Plan, budget: int, random: Random | None = None
     return [*_counters(facts, spell), *said]
 
 
-def _told(name: str, asked: Sequence[Asked], facts: Facts, spell: Spelling) -> list[str]:
+def _told(name: str, asked: Sequence[Request], facts: Facts, spell: Spelling) -> list[str]:
     pages = {endpoint.url for endpoint, _ in facts.targets.pages()}
     found = [f"# {name}"]
     for item in asked:
@@ -111,7 +110,7 @@ def _counters(facts: Facts, spell: Spelling) -> list[str]:
     for endpoint, role in facts.targets.pages():
         names = sorted(facts.page(role).kept - set(facts.page(role).restarts))
         stem = f"^({'|'.join(names)})[{{ ]"
-        page = spell(Asked(endpoint, "GET", "", {}, None))
+        page = spell(Request.of_page(endpoint, facts.metrics.patience["pageSeconds"]))
         found += [f"  echo {shlex.quote(f'== {endpoint.name} ({role})')}", f"  {page} | grep -E {shlex.quote(stem)}"]
     return [*found, "}"]
 

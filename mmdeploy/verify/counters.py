@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mmdeploy.catalog.metrics import MetricFamily
-    from mmdeploy.verify.evidence import Sample, Scrape
+    from mmdeploy.verify.evidence import Scrape
 
 Series = tuple[tuple[str, str], ...]
 
@@ -66,7 +66,7 @@ def change(
         return Change(None, f"{after.endpoint} has no {family.names[0]}", absent=True)
     if restarted(before, after, restarts):
         return Change(None, f"{after.endpoint} restarted in between", restarted=True)
-    old, new = _series(before.samples, name, labels or {}), _series(after.samples, name, labels or {})
+    old, new = _series(before, name, labels or {}), _series(after, name, labels or {})
     if any(key not in new or new[key] < value for key, value in old.items()):
         return Change(None, f"{after.endpoint} restarted in between", restarted=True)
     return Change(sum(new.values()) - sum(old.values()))
@@ -75,7 +75,7 @@ def change(
 def restarted(before: Scrape, after: Scrape, markers: Iterable[str]) -> bool:
     """Whether a line that changes only with a new process has changed; one that stands at 0 was not set yet."""
     for marker in markers:
-        old, new = _series(before.samples, marker, {}), _series(after.samples, marker, {})
+        old, new = _series(before, marker, {}), _series(after, marker, {})
         if any(value and key in new and new[key] != value for key, value in old.items()):
             return True
     return False
@@ -86,7 +86,7 @@ def value(page: Scrape | None, family: MetricFamily, *, part: str = "", **labels
     name = present(page, family, part) if page is not None and page.readable else None
     if page is None or name is None:
         return None
-    found = _series(page.samples, name, labels)
+    found = _series(page, name, labels)
     return sum(found.values()) if found else None
 
 
@@ -94,8 +94,8 @@ def by_label(page: Scrape | None, family: MetricFamily, label: str) -> dict[str,
     """Value by a label's value, summed over the other labels."""
     found: dict[str, float] = {}
     name = present(page, family) if page is not None and page.readable else None
-    for sample in page.samples if page is not None and name is not None else ():
-        if sample.name == name and label in sample.labels:
+    for sample in page.by_name.get(name, ()) if page is not None and name is not None else ():
+        if label in sample.labels:
             found[sample.labels[label]] = found.get(sample.labels[label], 0) + sample.value
     return found
 
@@ -107,7 +107,7 @@ def present(page: Scrape | None, family: MetricFamily, part: str = "") -> str | 
     """
     if page is None:
         return None
-    lines = {sample.name for sample in page.samples}
+    lines = page.by_name
     part = part or ("count" if family.kind == "histogram" else "")
     for name in family.names:
         line = f"{name}_{part}" if part else name
@@ -116,9 +116,9 @@ def present(page: Scrape | None, family: MetricFamily, part: str = "") -> str | 
     return None
 
 
-def _series(samples: Iterable[Sample], name: str, labels: Mapping[str, str]) -> dict[Series, float]:
+def _series(page: Scrape, name: str, labels: Mapping[str, str]) -> dict[Series, float]:
     return {
         tuple(sorted(sample.labels.items())): sample.value
-        for sample in samples
-        if sample.name == name and all(sample.labels.get(key) == text for key, text in labels.items())
+        for sample in page.by_name.get(name, ())
+        if all(sample.labels.get(key) == text for key, text in labels.items())
     }

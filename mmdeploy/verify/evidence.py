@@ -8,8 +8,9 @@ Times are seconds since the run began, on the clock of the machine that ran it; 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 from mmdeploy.errors import UsageError
@@ -54,6 +55,14 @@ class Scrape:
     def readable(self) -> bool:
         """Whether there is a page at all. Absent families on a readable page are absent, not zero."""
         return self.missing is None
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Sequence[Sample]]:
+        """Its lines by name."""
+        found: dict[str, list[Sample]] = {}
+        for sample in self.samples:
+            found.setdefault(sample.name, []).append(sample)
+        return found
 
 
 @dataclass(frozen=True)
@@ -156,6 +165,11 @@ class Evidence:
     steps: list[Step] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        """Nothing is known yet of the pages, which are only ever added to."""
+        self._pages: dict[tuple[str, str], Scrape] = {}
+        self._indexed = 0
+
     def request(self, id: str) -> Sent:
         """The request of that id. Raises KeyError."""
         for sent in self.requests:
@@ -177,11 +191,10 @@ class Evidence:
 
     def page(self, endpoint: str, moment: str) -> Scrape | None:
         """The metrics page of an endpoint at a moment; the last where it was read several times."""
-        found = None
-        for scrape in self.scrapes:
-            if scrape.endpoint == endpoint and scrape.moment == moment:
-                found = scrape
-        return found
+        for scrape in self.scrapes[self._indexed :]:
+            self._pages[scrape.endpoint, scrape.moment] = scrape
+        self._indexed = len(self.scrapes)
+        return self._pages.get((endpoint, moment))
 
     def observed(self, kind: str) -> Iterator[Observation]:
         """Observations of one kind."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from mmdeploy.catalog.metrics import Metrics, Page
 from mmdeploy.errors import UsageError
 from mmdeploy.verify import configuration
 from mmdeploy.verify.targets import Pod, Targets, from_data
@@ -15,6 +14,7 @@ from mmdeploy.words import nearest
 
 if TYPE_CHECKING:
     from mmdeploy.catalog import Catalog
+    from mmdeploy.catalog.metrics import Metrics, Page
     from mmdeploy.verify.evidence import Evidence
 
 
@@ -31,7 +31,7 @@ class Facts:
         found = from_data(evidence.targets)
         known = {
             "topology": tuple(catalog.topologies),
-            "server": Metrics(catalog).servers,
+            "server": catalog.metrics.servers,
             "release": tuple(catalog.release_names),
         }
         for key, choices in known.items():
@@ -46,7 +46,7 @@ class Facts:
     @cached_property
     def metrics(self) -> Metrics:
         """The catalog's table of metric families."""
-        return Metrics(self.catalog)
+        return self.catalog.metrics
 
     def page(self, role: str) -> Page:
         """What is kept of a page: of a pod by its role, of a picker by ``picker``."""

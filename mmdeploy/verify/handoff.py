@@ -63,7 +63,7 @@ class Logs:
     """What lines of engines' logs mean: ``embeddings`` of ``catalog/metrics.yaml``."""
 
     def __init__(self, catalog: Catalog) -> None:
-        self._said: Mapping[str, Any] = catalog.document("catalog", "metrics.yaml").value["embeddings"]
+        self._said: Mapping[str, Any] = catalog.table("metrics")["embeddings"]
 
     @cached_property
     def _digest(self) -> re.Pattern[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mmdeploy.errors import UsageError
 from mmdeploy.verify.targets import Endpoint, Targets
-from mmdeploy.verify.transport import Transport
+from mmdeploy.verify.transport import Request, Transport
 
 SECONDS = 10.0
 """What reading one log over HTTP may take."""
@@ -27,7 +27,7 @@ def reader(targets: Targets, transport: Transport) -> Callable[[str], Sequence[s
         if not place:
             return ()
         if place.startswith(("http://", "https://")):
-            answer = transport.request(Endpoint(f"{pod} log", place), "GET", "", {}, None, SECONDS)
+            answer = transport.send(Request(Endpoint(f"{pod} log", place), SECONDS))
             if answer.status != 200:
                 raise _unreadable(pod, place, answer.detail or f"it answers {answer.status}")
             return answer.body.decode("utf-8", "replace").splitlines()

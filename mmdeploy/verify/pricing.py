@@ -109,7 +109,7 @@ def expectation(facts: Facts) -> Expectation:
 
 def _weighs(catalog: Catalog, config: Mapping[str, Any]) -> bool:
     types = {str(item.get("type")) for item in configuration.plugins(config)}
-    needing = catalog.document("catalog", "lint-estimator.yaml").value["needsTokens"]
+    needing = catalog.table("lint-estimator")["needsTokens"]
     return bool(types & {*needing, producers.PRODUCER, producers.LEGACY_PRODUCER})
 
 
@@ -140,7 +140,7 @@ def _named(catalog: Catalog, name: str) -> Family | None:
         return find(catalog.families, last)
     except MmdeployError:
         pass
-    names: Mapping[str, str | None] = catalog.document("catalog", "lint-estimator.yaml").value["names"]
+    names: Mapping[str, str | None] = catalog.table("lint-estimator")["names"]
     slug = next((slug for pattern, slug in names.items() if re.search(pattern, last)), None)
     return catalog.families.get(slug) if slug else None
 
@@ -165,7 +165,7 @@ class Plan:
     @classmethod
     def of(cls, catalog: Catalog) -> Plan:
         """As the catalog has it."""
-        said = catalog.document("catalog", "metrics.yaml").value["pricing"]
+        said = catalog.table("metrics")["pricing"]
         sizes = {name: tuple(tuple(size) for size in said[name]) for name in ("priced", "counted")}
         return cls(
             sizes["priced"],

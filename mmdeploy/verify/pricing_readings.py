@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mmdeploy.estimator.router import BYTES_PER_TOKEN
-from mmdeploy.verify import counters, scraping
+from mmdeploy.verify import counters
+from mmdeploy.verify.scraping import Scraper
+from mmdeploy.verify.transport import Request
 
 if TYPE_CHECKING:
     from mmdeploy.verify.evidence import Scrape
@@ -55,15 +57,15 @@ class Reader:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._page = session.facts.page("picker")
-        self._pickers = session.facts.targets.pickers
+        self._scrapers = [(picker, Scraper(picker.name, self._page)) for picker in session.facts.targets.pickers]
 
     def pages(self) -> list[Scrape]:
         """Every picker's page, now."""
         seconds = self._session.facts.metrics.patience["pageSeconds"]
         found = []
-        for picker in self._pickers:
-            answer = self._session.transport.request(picker, "GET", "", {"accept": "text/plain"}, None, seconds)
-            found.append(scraping.page(picker.name, MOMENT, round(self._session.at, 4), answer, self._page))
+        for picker, scraper in self._scrapers:
+            answer = self._session.transport.send(Request.of_page(picker, seconds))
+            found.append(scraper.page(MOMENT, round(self._session.at, 4), answer))
         return found
 
     def counts_hits(self, pages: Sequence[Scrape]) -> bool:

@@ -120,6 +120,8 @@ class Settings:
     random: Random | None = None
     logs: Callable[[str], Sequence[str]] | None = None
     """As `mmdeploy.verify.session.Session` takes it."""
+    hold: float = 0.0
+    """Seconds for which one request is kept open; 0 for none."""
     spent: Spent = field(default_factory=lambda: Spent())
     """What earlier attempts of the same command spent."""
 
@@ -138,9 +140,9 @@ def chosen(only: Sequence[str], skip: Sequence[str]) -> tuple[str, ...]:
     return found
 
 
-def plan(facts: Facts, claims: Sequence[str], repeat: int) -> Plan:
-    """What the claims need."""
-    needed = serving(claims)
+def plan(facts: Facts, claims: Sequence[str], repeat: int, hold: bool = False) -> Plan:
+    """What the claims need; ``hold``: a request that is kept open, too."""
+    needed = serving(claims, hold)
     costs = tuple(probe.cost(facts) * (repeat if probe.repeats else 1) for probe in needed)
     return Plan(tuple(claims), needed, repeat, costs)
 
@@ -173,6 +175,7 @@ def collect(
         tell,
         barred or {},
         settings.logs,
+        settings.hold,
     )
     try:
         for probe, cost in zip(planned.probes, planned.costs, strict=True):

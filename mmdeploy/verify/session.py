@@ -1,8 +1,8 @@
 """One run against a deployment: sends what probes plan, reads every metrics page around it, and keeps the evidence.
 
-Two moments enclose each step. At a moment every page is read, in parallel, again and again until the counters have come
-to what was sent and two readings agree, or patience ends: engines count late, with their next statistics tick, and no
-fixed wait is right for all.
+Two moments enclose each step; one step's end is the next one's beginning. At a moment every page is read, in parallel,
+and those that may still move are read again and again until the counters have come to what was sent and two readings
+agree, or patience ends: engines count late, with their next statistics tick, and no fixed wait is right for all.
 """
 
 from __future__ import annotations
@@ -12,17 +12,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from mmdeploy.verify import answers, counters, scraping
+from mmdeploy.verify import answers
 from mmdeploy.verify.bodies import Planned, Writer
-from mmdeploy.verify.evidence import Evidence, Observation, Sample, Scrape, Sent, Step
+from mmdeploy.verify.evidence import Evidence, Observation, Scrape, Sent, Step
+from mmdeploy.verify.scraping import Scraper
+from mmdeploy.verify.settling import Balance
+from mmdeploy.verify.transport import Request
 from mmdeploy.verify.window import ROUTED
 
 if TYPE_CHECKING:
     from mmdeploy.verify.facts import Facts
     from mmdeploy.verify.targets import Endpoint
     from mmdeploy.verify.transport import Answer, Transport
+
+Result = TypeVar("Result")
 
 READERS = 16
 """Pages that are read at the same time."""
@@ -65,14 +70,18 @@ class Session:
 
     logs: Callable[[str], Sequence[str]] | None = None
     """The lines of a pod's engine log by the pod's name, oldest first; None where logs cannot be read."""
+    hold: float = 0.0
+    """Seconds for which one request is kept open."""
 
     def __post_init__(self) -> None:
         self.begun = self.clock.now()
         self.write = Writer(self.facts.targets.model, self.random)
         self.run_id = f"mmdeploy-verify-{self.write.nonce()}"
         self.moment: str | None = None
+        pages = self.facts.targets.pages()
         self._given_up: set[str] = set()
         """Roles whose counters once did not come to what was sent in all the time there was: not waited for again."""
+        self._scrapers = {item.name: Scraper(item.name, self.facts.page(role)) for item, role in pages}
         self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="pages")
 
     def close(self) -> None:
@@ -104,9 +113,7 @@ class Session:
         self.tell(f"{planned.purpose} to {planned.target}")
         headers = self._headers(planned)
         started = self.at
-        answer = self.transport.request(
-            self.endpoint(planned.target), planned.method, planned.path, headers, planned.data, timeout or self.timeout
-        )
+        answer = self.transport.send(self._request(planned, headers, timeout or self.timeout))
         sent = _kept(planned, headers, started, answer)
         self.evidence.requests.append(sent)
         return sent
@@ -118,10 +125,7 @@ class Session:
 
         def ask(item: Planned) -> Sent:
             headers, started = self._headers(item), self.at
-            endpoint = self.endpoint(item.target)
-            return _kept(
-                item, headers, started, self.transport.request(endpoint, item.method, item.path, headers, None, timeout)
-            )
+            return _kept(item, headers, started, self.transport.send(self._request(item, headers, timeout)))
 
         found = list(self._threads.map(ask, planned))
         self.evidence.requests += found
@@ -144,33 +148,36 @@ class Session:
 
     def read(self, moment: str) -> str:
         """Read every page once, and call that ``moment``."""
-        self._keep(self._pages(moment))
-        self.moment = moment
+        self._keep(moment, self._pages(moment))
         return moment
 
     def settle(self, before: str, moment: str, ids: Iterable[str]) -> bool:
         """Read pages until they have settled, and call that ``moment``. Whether the last two readings agree."""
         patience = self.facts.metrics.patience
-        sent = [self.evidence.request(id) for id in ids]
-        deadline = self.at + patience["settleSeconds"]
-        wait, last = patience["firstWait"], self._pages(moment)
-        lacking = self._lacking(before, last, sent)
-        while True:
-            self.clock.sleep(wait)
-            pages = self._pages(moment, last)
+        balance = Balance(self.facts, self.evidence, before, [self.evidence.request(id) for id in ids])
+        deadline, wait = self.at + patience["settleSeconds"], patience["firstWait"]
+        pages, still = self._pages(moment), True
+        lacking = balance.lacking(pages) - self._given_up
+        while again := balance.unsettled(pages):
             if not lacking:
                 # From here on only what others send can move them: no need to wait for the end of that.
                 deadline = min(deadline, self.at + patience["busySeconds"])
-            still = self._same(last, pages)
+            self.clock.sleep(wait)
+            newer = {**pages, **self._pages(moment, again)}
+            still = balance.agree(pages, newer)
+            # What moved may be the doing of others, whose traces stand on the other pages, too.
+            newer |= self._pages(moment, [item for item in balance.unsettled(newer) if item not in again])
+            pages, lacking = newer, balance.lacking(newer) - self._given_up
             if (still and not lacking) or self.at >= deadline:
-                last = pages
                 break
-            last, lacking = pages, self._lacking(before, pages, sent)
             wait = min(wait * 2, patience["longestWait"])
         self._given_up |= lacking
-        self._keep(last)
-        self.moment = moment
+        self._keep(moment, pages)
         return still
+
+    def all(self, calls: Iterable[Callable[[], Result]]) -> list[Result]:
+        """Results of independent calls, in order; they run at the same time. The first exception is raised."""
+        return list(self._threads.map(lambda call: call(), calls))
 
     def observe(self, kind: str, about: str, detail: str, **numbers: Any) -> None:
         """Keep something that is neither a request nor a page."""
@@ -181,6 +188,9 @@ class Session:
         if kind in self.barred:
             raise BarredError(self.barred[kind])
 
+    def _request(self, planned: Planned, headers: Mapping[str, str], timeout: float) -> Request:
+        return Request(self.endpoint(planned.target), timeout, planned.method, planned.path, headers, planned.data)
+
     def _headers(self, planned: Planned) -> dict[str, str]:
         names = self.facts.metrics.headers
         headers = {"content-type": "application/json"} if planned.body is not None else {}
@@ -189,72 +199,21 @@ class Session:
             headers[names["requestId"]] = f"{self.run_id}-{planned.id.replace('/', '-')}"
         return {**headers, **planned.headers}
 
-    def _pages(self, moment: str, last: Sequence[Scrape] = ()) -> list[Scrape]:
-        """Every page, read in parallel; of those that had none a moment ago, what is known of them."""
-        known = {page.endpoint: page for page in last if not page.readable}
+    def _pages(self, moment: str, only: Iterable[tuple[Endpoint, str]] | None = None) -> dict[str, Scrape]:
+        """Every page, or ``only`` those, read in parallel; by endpoint."""
         seconds = self.facts.metrics.patience["pageSeconds"]
 
         def one(item: tuple[Endpoint, str]) -> Scrape:
-            endpoint, role = item
-            if endpoint.name in known:
-                return known[endpoint.name]
-            answer = self.transport.request(endpoint, "GET", "", {"accept": "text/plain"}, None, seconds)
-            return scraping.page(endpoint.name, moment, round(self.at, 4), answer, self.facts.page(role))
+            endpoint, _ = item
+            answer = self.transport.send(Request.of_page(endpoint, seconds))
+            return self._scrapers[endpoint.name].page(moment, round(self.at, 4), answer)
 
-        return list(self._threads.map(one, self.facts.targets.pages()))
+        found = self._threads.map(one, self.facts.targets.pages() if only is None else only)
+        return {page.endpoint: page for page in found}
 
-    def _keep(self, pages: Sequence[Scrape]) -> None:
-        self.evidence.scrapes += pages
-
-    def _same(self, old: Sequence[Scrape], new: Sequence[Scrape]) -> bool:
-        """Whether two readings agree in everything that moves with requests."""
-        steady = {endpoint.name: self.facts.page(role).steady for endpoint, role in self.facts.targets.pages()}
-
-        def moving(page: Scrape) -> list[Sample]:
-            return [sample for sample in page.samples if sample.name in steady[page.endpoint]]
-
-        return all(
-            one.missing == other.missing and moving(one) == moving(other) for one, other in zip(old, new, strict=True)
-        )
-
-    def _lacking(self, before: str, pages: Sequence[Scrape], sent: Sequence[Sent]) -> set[str]:
-        """Roles and pods whose counters are readable and have not come to what was sent."""
-        answered = [item for item in sent if item.answered and item.method == "POST"]
-        routed = [item for item in answered if item.target in ROUTED]
-        wanted = {role: len(routed) for role in self.facts.language_roles}
-        if self.facts.encodes:
-            wanted["encode"] = sum(len({medium.digest for medium in item.media}) for item in routed)
-        wanted["picker"] = len(routed)
-        names: dict[str, list[str]] = {}
-        roles: dict[str, str] = {}
-        for endpoint, role in self.facts.targets.pages():
-            names.setdefault(role, []).append(endpoint.name)
-            roles[endpoint.name] = role
-        for item in answered:
-            name = item.target.removesuffix(" engine")
-            if item.target not in ROUTED and name in roles:
-                names[name], wanted[name], roles[name] = [name], wanted.get(name, 0) + 1, roles[name]
-        found = {page.endpoint: page for page in pages}
-        return {
-            key
-            for key, number in wanted.items()
-            if number and key not in self._given_up and not self._came(before, found, names.get(key, []), roles, number)
-        }
-
-    def _came(
-        self, before: str, pages: Mapping[str, Scrape], names: Sequence[str], roles: Mapping[str, str], wanted: int
-    ) -> bool:
-        """Whether endpoints counted ``wanted`` requests in sum; True where it is not known of one, which may have."""
-        total = 0
-        for name in names:
-            kept = self.facts.page(roles[name])
-            moved = counters.change(
-                self.evidence.page(name, before), pages[name], kept.families["requests"], restarts=kept.restarts
-            )
-            if not moved.known and not (moved.absent and kept.families["requests"].appears):
-                return True
-            total += moved.number
-        return total >= wanted or not names
+    def _keep(self, moment: str, pages: Mapping[str, Scrape]) -> None:
+        self.evidence.scrapes += pages.values()
+        self.moment = moment
 
 
 def _kept(planned: Planned, headers: Mapping[str, str], started: float, answer: Answer) -> Sent:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from mmdeploy import documents
-from mmdeploy.catalog.metrics import Metrics
 from mmdeploy.documents import Document, KeyPath
 from mmdeploy.errors import UsageError
 from mmdeploy.verify.targets import KIND, SCHEMA_VERSION, VARIABLE, Endpoint, Pod, Targets, host_port, token
@@ -76,7 +75,7 @@ class _Reader:
             if key not in top:
                 raise self._wrong((), f"lacks {key}")
         topology = self._word(top, "topology", tuple(self.catalog.topologies))
-        server = self._word(top, "server", Metrics(self.catalog).servers)
+        server = self._word(top, "server", self.catalog.metrics.servers)
         release = self._word(top, "release", self.catalog.release_names)
         pickers = tuple(self._picker(item, ("picker", at)) for at, item in enumerate(self._list(top, ("picker",))))
         return Targets(
@@ -139,7 +138,7 @@ class _Reader:
         return str(place)
 
     def _metrics_path(self, role: str) -> str:
-        return Metrics(self.catalog).engine(str(self.document.value["server"]), role).paths["metrics"]
+        return self.catalog.metrics.engine(str(self.document.value["server"]), role).paths["metrics"]
 
     def _picker(self, said: Any, path: KeyPath) -> Endpoint:
         item = self._mapping(said, path, _PICKER)

@@ -40,19 +40,30 @@ class Answer:
         return b"".join(piece for _, piece in self.pieces)
 
 
+@dataclass(frozen=True)
+class Request:
+    """One request, as it is to be sent."""
+
+    endpoint: Endpoint
+    timeout: float
+    """Seconds for the whole: from the first look-up of a name to the last byte of the answer."""
+    method: str = "GET"
+    path: str = ""
+    """Put behind the endpoint's own."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+
+    @classmethod
+    def of_page(cls, endpoint: Endpoint, timeout: float) -> Request:
+        """For a metrics page."""
+        return cls(endpoint, timeout, headers={"accept": "text/plain"})
+
+
 class Transport(Protocol):
     """Sends one request and waits for the whole answer; never raises for what the other side does."""
 
-    def request(
-        self,
-        endpoint: Endpoint,
-        method: str,
-        path: str,
-        headers: Mapping[str, str],
-        body: bytes | None,
-        timeout: float,
-    ) -> Answer:
-        """The answer. ``path`` is put behind the endpoint's own; ``timeout`` is seconds for the whole."""
+    def send(self, request: Request) -> Answer:
+        """The answer."""
         ...
 
 
@@ -72,36 +83,21 @@ class HttpTransport:
         self._clock = clock
         self._tokens: dict[str, str] = {}
 
-    def request(
-        self,
-        endpoint: Endpoint,
-        method: str,
-        path: str,
-        headers: Mapping[str, str],
-        body: bytes | None,
-        timeout: float,
-    ) -> Answer:
+    def send(self, request: Request) -> Answer:
         """See `Transport`. Raises `UsageError` for a token that cannot be read."""
-        answer = self._once(endpoint, method, path, headers, body, timeout)
-        if answer.trouble == "cut" and answer.status is None and method == "GET":
+        answer = self._once(request)
+        if answer.trouble == "cut" and answer.status is None and request.method == "GET":
             # The server may have ended an idle connection at this very moment.
-            answer = self._once(endpoint, method, path, headers, body, timeout)
+            answer = self._once(request)
         return answer
 
-    def _once(
-        self,
-        endpoint: Endpoint,
-        method: str,
-        path: str,
-        headers: Mapping[str, str],
-        body: bytes | None,
-        timeout: float,
-    ) -> Answer:
+    def _once(self, request: Request) -> Answer:
         import urllib3
 
         from mmdeploy.verify.deadlines import Deadline
 
-        sent = dict(headers)
+        endpoint, timeout = request.endpoint, request.timeout
+        sent = dict(request.headers)
         secret = self._token(endpoint) if endpoint.token else ""
         if secret:
             sent["authorization"] = f"Bearer {secret}"
@@ -111,10 +107,10 @@ class HttpTransport:
         with Deadline(timeout) as deadline:
             try:
                 answer = self._pool.request(
-                    method,
-                    endpoint.url + path,
+                    request.method,
+                    endpoint.url + request.path,
                     headers=sent,
-                    body=body,
+                    body=request.body,
                     timeout=urllib3.Timeout(total=timeout),
                     preload_content=False,
                     redirect=False,

@@ -25,8 +25,8 @@ from mmdeploy.verify import run, targets_file
 from mmdeploy.verify.facts import Facts
 from mmdeploy.verify.run import Outcome, Settings
 from mmdeploy.verify.session import Clock
-from mmdeploy.verify.targets import Endpoint, Targets, with_configuration
-from mmdeploy.verify.transport import Answer
+from mmdeploy.verify.targets import Targets, with_configuration
+from mmdeploy.verify.transport import Answer, Request
 
 ROOT = Path(__file__).resolve().parents[2]
 CATALOG = Catalog(ROOT / "blueprints")
@@ -60,23 +60,15 @@ class Wire:
     clock: HeldClock
     asked: list[str] = field(default_factory=list)
 
-    def request(
-        self,
-        endpoint: Endpoint,
-        method: str,
-        path: str,
-        headers: Mapping[str, str],
-        body: bytes | None,
-        timeout: float,
-    ) -> Answer:
+    def send(self, request: Request) -> Answer:
         """See `mmdeploy.verify.transport.Transport`."""
-        address, _, rest = endpoint.url.removeprefix("http://").partition("/")
+        address, _, rest = request.endpoint.url.removeprefix("http://").partition("/")
         port, start = int(address.rpartition(":")[2]), self.clock.now()
-        path = (f"/{rest}" if rest else "") + path
-        self.asked.append(f"{method} {port}{path}")
-        lowered = {name.lower(): value for name, value in headers.items()}
+        path = (f"/{rest}" if rest else "") + request.path
+        self.asked.append(f"{request.method} {port}{path}")
+        lowered = {name.lower(): value for name, value in request.headers.items()}
         try:
-            reply = self.handlers[port](Message(method, path, lowered, body or b""))
+            reply = self.handlers[port](Message(request.method, path, lowered, request.body or b""))
             pieces = []
             for chunk in reply.chunks if reply.chunks is not None else [reply.encoded()]:
                 pieces.append((self.clock.now() - start, chunk))

@@ -16,9 +16,8 @@ from mmdeploy.verify.cluster.looking import Seen
 from mmdeploy.verify.cluster.places import Place, place, pod_url, service_url
 from mmdeploy.verify.cluster.proxying import own_words
 from mmdeploy.verify.cluster.spelling import speller
-from mmdeploy.verify.commands import Asked
 from mmdeploy.verify.targets import Endpoint
-from mmdeploy.verify.transport import Answer
+from mmdeploy.verify.transport import Answer, Request
 from tests.verify.clusters import bundle, seen
 
 
@@ -49,15 +48,15 @@ def test_a_service_leads_to_a_ready_pod_s_own_port() -> None:
 def test_kubectl_is_spelled_so_that_a_shell_takes_it() -> None:
     spell = speller(["--context", "my cluster"])
     url = service_url("ns", "mm-epp", 80)
-    got = spell(Asked(Endpoint("entry", url), "GET", "/v1/models", {}, None))
+    got = spell(Request(Endpoint("entry", url), 5, path="/v1/models"))
     assert got == ("kubectl --context 'my cluster' get --raw /api/v1/namespaces/ns/services/mm-epp:80/proxy/v1/models")
-    sent = spell(Asked(Endpoint("entry", url), "POST", "/v1/chat/completions", {}, b'{"it\'s": 1}'))
+    sent = spell(Request(Endpoint("entry", url), 5, "POST", "/v1/chat/completions", body=b'{"it\'s": 1}'))
     printed = subprocess.run(
         ["sh", "-c", sent.partition(" | ")[0]], capture_output=True, text=True, check=True
     ).stdout  # fmt: skip
     assert printed == '{"it\'s": 1}'
     assert sent.endswith("create --raw /api/v1/namespaces/ns/services/mm-epp:80/proxy/v1/chat/completions -f -")
-    assert spell(Asked(Endpoint("entry", "http://x"), "GET", "/v1/models", {}, None)).startswith("curl ")
+    assert spell(Request(Endpoint("entry", "http://x"), 5, path="/v1/models")).startswith("curl ")
 
 
 def test_only_the_api_server_s_own_words_are_taken_for_them() -> None:
@@ -100,7 +99,10 @@ def echo() -> Iterator[str]:
 @pytest.mark.skipif(not (shutil.which("curl") and shutil.which("head")), reason="needs curl and head")
 def test_curl_sends_exactly_the_body_and_no_secret_stands_in_its_arguments(echo: str) -> None:
     body = '{"text": "a \\"quoted\\" \\\\ backslash\\n, ünïcode and %s"}'.encode()
-    said = _config("POST", f"{echo}/v1/x?y=1", {"authorization": "Bearer s3cret"}, body, 5)
+    said = _config(
+        Request(Endpoint("entry", "service://a.b:80"), 5, "POST", "/v1/x?y=1", body=body), echo,
+        {"authorization": "Bearer s3cret"},
+    )  # fmt: skip
     command = words(len(said))
     assert not any("s3cret" in word for word in command)
     # Its input stays open, as a container's does.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,6 +105,37 @@ def test_the_gateway_is_addressed_by_the_service_of_its_controller() -> None:
     assert (targets.entry.url, targets.gateway.url) == (url, url)
     assert targets.configuration["mode"] == "gateway"
     assert targets.configuration["requestTimeout"] == "300s"
+
+
+def condition(type: str, status: str, reason: str = "") -> dict[str, str]:
+    return {"type": type, "status": status, "reason": reason, "message": "no such pool" if status == "False" else ""}
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_route_of_the_cluster_says_what_holds_and_not_the_bundle_s(known: bool) -> None:
+    """Types and places of the conditions: Gateway API v1, RouteParentStatus."""
+    meant = bundle("main/e-pd/gpu/vllm/base")
+    there = seen(meant)
+    rules: list[dict[str, Any]] = [
+        {"backendRefs": [{"kind": "InferencePool", "name": meant.name}], "timeouts": {"request": said}}
+        for said in ("0s", "300s", "15s")
+    ]
+    good, bad = condition("Accepted", "True"), condition("ResolvedRefs", "False", "BackendNotFound")
+    status = {"parents": [{"parentRef": {"name": "gw"}, "conditions": [good, bad]}]}
+    route = {
+        "metadata": {"name": "mm", "namespace": meant.namespace},
+        "spec": {"parentRefs": [{"name": "gw"}], "rules": rules},
+        "status": status,
+    }
+    there = Seen(**{**vars(there), "routes": [route]})
+    result = discovery.discover(there, routers.find(there, CATALOG, None), CATALOG, meant=meant if known else None)
+    assert result.targets.configuration["requestTimeout"] == "15s"  # the shortest; 0s is none
+    assert result.targets.configuration["requestTimeoutOf"] == "HTTPRoute mm"
+    told = {item.detail: item.numbers["symptom"] for item in result.observations if item.about == "route"}
+    assert told == {
+        "HTTPRoute mm under gw is not ResolvedRefs (BackendNotFound: no such pool)": "unresolved",
+        f"no controller has said anything of InferencePool {meant.name}": "",
+    }
 
 
 def test_a_gateway_without_a_service_here_is_addressed_as_its_status_says() -> None:

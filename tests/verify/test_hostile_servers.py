@@ -12,7 +12,7 @@ import pytest
 from mmdeploy.errors import UsageError
 from mmdeploy.verify import answers, scraping
 from mmdeploy.verify.targets import Endpoint
-from mmdeploy.verify.transport import Answer, HttpTransport
+from mmdeploy.verify.transport import Answer, HttpTransport, Request
 from tests.verify.test_scraping import VLLM, answer
 from tests.verify.test_transport import server
 
@@ -77,7 +77,7 @@ def test_an_answer_that_drips_ends_in_time(place: str) -> None:
             return
 
     with server(drip) as url:
-        got = HttpTransport().request(Endpoint("entry", url), "POST", "/x", {}, b"{}", 0.3)
+        got = HttpTransport().send(Request(Endpoint("entry", url), 0.3, "POST", "/x", body=b"{}"))
     assert got.trouble == "timeout"
     assert got.seconds < 0.8
 
@@ -87,7 +87,7 @@ def test_a_token_that_no_header_holds_is_refused_unseen(secret: str, tmp_path: P
     file = tmp_path / "token"
     file.write_text(secret, encoding="utf-8")
     with pytest.raises(UsageError) as raised:
-        HttpTransport().request(Endpoint("picker", "http://127.0.0.1:9", f"file:{file}"), "GET", "/", {}, None, 1)
+        HttpTransport().send(Request(Endpoint("picker", "http://127.0.0.1:9", f"file:{file}"), 1, path="/"))
     told = f"{raised.value.found} {raised.value.next_step}"
     assert not secret.strip() or not any(word in told for word in ("sesame", "öffne"))
     assert "one word of printable ASCII" in told
@@ -95,6 +95,6 @@ def test_a_token_that_no_header_holds_is_refused_unseen(secret: str, tmp_path: P
 
 def test_a_header_that_cannot_be_written_is_not_quoted() -> None:
     headers = {"authorization": "Bearer open\nsesame"}
-    got = HttpTransport().request(Endpoint("picker", "http://127.0.0.1:9"), "GET", "/", headers, None, 1)
+    got = HttpTransport().send(Request(Endpoint("picker", "http://127.0.0.1:9"), 1, path="/", headers=headers))
     assert got.trouble == "unreachable"
     assert "sesame" not in got.detail

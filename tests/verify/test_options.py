@@ -52,19 +52,70 @@ def test_printed_commands_need_no_token(tmp_path: Path) -> None:
     assert "$NO_SUCH_VARIABLE" in done.stdout
 
 
+TARGETS = ("--targets", "t.yaml")
+EVIDENCE = ("--evidence", "e.json")
+IDLE = [
+    # of a cluster, beside a list of addresses
+    ((*TARGETS, "--namespace", "ns"), "--namespace", "--targets"),
+    ((*TARGETS, "-n", "ns"), "--namespace", "--targets"),
+    ((*TARGETS, "--name", "mm"), "--name", "--targets"),
+    ((*TARGETS, "--via", "proxy"), "--via", "--targets"),
+    ((*TARGETS, "--via", "http://x"), "--via", "--targets"),
+    ((*TARGETS, "--kubeconfig", "k"), "--kubeconfig", "--targets"),
+    ((*TARGETS, "--context", "c"), "--context", "--targets"),
+    ((*TARGETS, "--metrics-token", "env:TOKEN"), "--metrics-token", "--targets"),
+    ((*TARGETS, "--yes"), "--yes", "--targets"),
+    # nothing is found, or sent, where evidence is judged again
+    ((*TARGETS, *EVIDENCE), "--targets", "--evidence"),
+    ((str(BUNDLE), *EVIDENCE), "BUNDLE", "--evidence"),
+    *(((*EVIDENCE, *more), more[0], "--evidence") for more in (
+        ("--namespace", "ns"), ("--name", "mm"), ("--via", "pod"), ("--kubeconfig", "k"), ("--context", "c"),
+        ("--metrics-token", "env:TOKEN"), ("--print-commands",), ("--print-rbac",), ("--for", "jo"), ("--debug-logs",),
+        ("--save", "x.json"), ("--wait", "1m"), ("--timeout", "5s"), ("--budget", "3"), ("--repeat", "1"),
+        ("--hold", "1m"),
+        ("--model", "m"), ("--yes",),
+    )),
+    # nothing is judged where rights, or commands, are printed
+    *((("--print-rbac", *more), more[0], "--print-rbac") for more in (
+        TARGETS, ("--print-commands",), ("--context", "c"), ("--kubeconfig", "k"), ("--only", "kv"), ("--skip", "kv"),
+        ("--strict",), ("--save", "x.json"), ("--wait", "1m"), ("--budget", "3"), ("--timeout", "5s"),
+        ("--metrics-token", "env:TOKEN"), ("--model", "m"),
+    )),
+    *((("--print-commands", *more), more[0], "--print-commands") for more in (
+        ("--strict",), ("--save", "x.json"), ("--wait", "1m"), ("--timeout", "5s"), ("--debug-logs",), ("--yes",),
+    )),
+    ((*TARGETS, "--print-commands", "-o", "json"), "--output", "--print-commands"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "idle", "chosen"), IDLE, ids=[" ".join(map(str, words))[-60:] for words, *_ in IDLE])
+def test_an_option_without_effect_is_refused_with_the_one_that_takes_it(
+    words: tuple[str, ...], idle: str, chosen: str
+) -> None:
+    done = run("verify", *words)
+    assert (done.status, done.stdout) == (2, "")
+    assert f"error: {idle}: has no effect with {chosen}\n  next: " in done.stderr
+
+
+def test_what_a_variable_says_gives_way_to_an_option(tmp_path: Path) -> None:
+    said = {"MMDEPLOY_TARGETS": str(targets(tmp_path))}
+    done = run("verify", "--namespace", "ns", env=said)
+    assert (done.status, done.stdout) == (2, "")
+    assert "error: --namespace: has no effect with MMDEPLOY_TARGETS" in done.stderr
+    assert "none.json: cannot be read" in run("verify", "--evidence", "none.json", env=said).stderr
+    rights = run("verify", "--print-rbac", "--namespace", "ns", env=said)
+    assert (rights.status, "namespace: ns" in rights.stdout) == (0, True)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--metrics-token", "env:TOKEN"), "--metrics-token: is for a cluster"),
+        (("--metrics-token", "env:TOKEN"), "in the targets file, at the picker: token: env:NAME"),
         (("--debug-logs",), "name each engine's log in the targets file"),
         (("--for", "jo"), "--for: belongs to --print-rbac"),
-        (("--evidence", "e.json", "--print-commands"), "--print-commands: has no effect with --evidence"),
-        ((str(BUNDLE), "--evidence", "e.json"), "BUNDLE: has no effect with --evidence"),
-        (("--evidence", "e.json", "--repeat", "3"), "--repeat: has no effect with --evidence"),
-        (("--evidence", "e.json", "--model", "m"), "--model: has no effect with --evidence"),
     ],
 )
-def test_what_has_no_effect_is_refused(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_what_to_do_instead_is_said(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
     done = run("verify", "--targets", targets(tmp_path), *words)
     assert (done.status, done.stdout) == (2, "")
     assert said in " ".join(done.stderr.split())
@@ -105,6 +156,8 @@ def test_yaml_and_json_hold_the_same_rights() -> None:
         (("--timeout", "0"), "--timeout: 0 is no time for a request"),
         (("--timeout", "9" * 30), "is no time for a request"),
         (("--timeout", "25h"), "is no time for a request"),
+        (("--hold", "0s"), "--hold: 0s is no time for a request"),
+        (("--hold", "1m", "--only", "text"), "--hold: it serves the claim entry, which is not verified"),
         (("--save", "/nowhere/at/all/e.json"), "/nowhere/at/all/e.json: cannot be written: its directory is not there"),
         (("--save", "/"), "cannot be written: it is a directory"),
     ],

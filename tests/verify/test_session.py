@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
 
@@ -10,8 +9,7 @@ import pytest
 
 from mmdeploy.verify.evidence import Evidence
 from mmdeploy.verify.session import BudgetSpentError, Clock, Session
-from mmdeploy.verify.targets import Endpoint
-from mmdeploy.verify.transport import Answer
+from mmdeploy.verify.transport import Answer, Request
 from mmdeploy.verify.window import Window
 from tests.verify.made import facts
 from tests.verify.simulated import HeldClock
@@ -29,10 +27,8 @@ class Counting:
     sent: list[float] = field(default_factory=list)
     reads: int = 0
 
-    def request(
-        self, endpoint: Endpoint, method: str, path: str, headers: Mapping[str, str], body: bytes | None, timeout: float
-    ) -> Answer:
-        if method == "POST":
+    def send(self, request: Request) -> Answer:
+        if request.method == "POST":
             self.clock.sleep(0.1)
             self.sent.append(self.clock.now())
             return Answer(200, {}, ((0.1, b'{"choices": [{"message": {"content": "94"}}]}'),))

@@ -12,7 +12,7 @@ import pytest
 
 from mmdeploy.verify import answers
 from mmdeploy.verify.targets import Endpoint
-from mmdeploy.verify.transport import HttpTransport
+from mmdeploy.verify.transport import HttpTransport, Request
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
@@ -61,7 +61,7 @@ def test_the_first_token_is_timed_by_the_piece_that_holds_it() -> None:
         connection.sendall(chunk(pieces[2]) + b"0\r\n\r\n")
 
     with server(answer) as url:
-        got = HttpTransport().request(Endpoint("entry", url), "POST", "/x", {}, b"{}", 5)
+        got = HttpTransport().send(Request(Endpoint("entry", url), 5, "POST", "/x", body=b"{}"))
     reading = answers.read(got, streamed=True)
     assert (reading.text, reading.usage, reading.fields["model"]) == ("Red.", {"prompt_tokens": 94}, "m")
     assert reading.first is not None
@@ -73,7 +73,7 @@ def test_a_stream_that_breaks_off_is_cut() -> None:
         connection.sendall(HEAD + chunk(b'data: {"choices": [{"delta": {"content": "Re"}}]}\n\n'))
 
     with server(answer) as url:
-        got = HttpTransport().request(Endpoint("entry", url), "POST", "/x", {}, b"{}", 5)
+        got = HttpTransport().send(Request(Endpoint("entry", url), 5, "POST", "/x", body=b"{}"))
     assert (got.status, got.trouble) == (200, "cut")
     assert answers.read(got, streamed=True).error.startswith("cut")
 
@@ -83,7 +83,7 @@ def test_an_answer_that_takes_too_long_is_a_timeout() -> None:
         time.sleep(0.6)
 
     with server(answer) as url:
-        got = HttpTransport().request(Endpoint("entry", url), "POST", "/x", {}, b"{}", 0.2)
+        got = HttpTransport().send(Request(Endpoint("entry", url), 0.2, "POST", "/x", body=b"{}"))
     assert (got.status, got.trouble) == (None, "timeout")
     assert got.seconds < 0.5
 
@@ -99,7 +99,7 @@ def test_an_endless_trickle_is_a_timeout_too() -> None:
             return
 
     with server(answer) as url:
-        got = HttpTransport().request(Endpoint("entry", url), "POST", "/x", {}, b"{}", 0.3)
+        got = HttpTransport().send(Request(Endpoint("entry", url), 0.3, "POST", "/x", body=b"{}"))
     assert got.trouble == "timeout"
     assert got.seconds < 1
 
@@ -107,7 +107,7 @@ def test_an_endless_trickle_is_a_timeout_too() -> None:
 def test_nobody_there_is_unreachable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    got = HttpTransport().request(Endpoint("entry", f"http://127.0.0.1:{port}"), "GET", "/", {}, None, 2)
+    got = HttpTransport().send(Request(Endpoint("entry", f"http://127.0.0.1:{port}"), 2, path="/"))
     assert (got.status, got.trouble) == (None, "unreachable")
     assert "refused" in got.detail
 
@@ -121,10 +121,10 @@ def test_a_connection_that_ended_meanwhile_is_made_again_for_a_get_only() -> Non
             connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
 
     with server(answer) as url:
-        got = HttpTransport().request(Endpoint("pod", url), "GET", "/", {}, None, 2)
+        got = HttpTransport().send(Request(Endpoint("pod", url), 2, path="/"))
         assert (got.status, got.body, len(seen)) == (200, b"ok", 2)
         seen.clear()
-        got = HttpTransport().request(Endpoint("pod", url), "POST", "/", {}, b"{}", 2)
+        got = HttpTransport().send(Request(Endpoint("pod", url), 2, "POST", "/", body=b"{}"))
     assert (got.status, got.trouble, len(seen)) == (None, "cut", 1)
 
 
@@ -133,7 +133,7 @@ def test_tls_where_plain_http_was_meant_the_other_way_round() -> None:
         connection.sendall(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
 
     with server(answer) as url:
-        got = HttpTransport().request(Endpoint("pod", url.replace("http:", "https:")), "GET", "/", {}, None, 2)
+        got = HttpTransport().send(Request(Endpoint("pod", url.replace("http:", "https:")), 2, path="/"))
     assert got.status is None
     assert got.trouble == "tls"
 
@@ -147,7 +147,7 @@ def test_the_token_travels_as_a_header(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setenv("PICKER_TOKEN", "sesame")
     with server(answer) as url:
-        HttpTransport().request(Endpoint("picker", url, "env:PICKER_TOKEN"), "GET", "/metrics", {}, None, 2)
+        HttpTransport().send(Request(Endpoint("picker", url, "env:PICKER_TOKEN"), 2, path="/metrics"))
     assert b"bearer sesame" in seen[0].lower()
 
 
@@ -169,6 +169,6 @@ def test_what_an_answer_says(body: bytes, status: int, text: str, error: str) ->
         connection.sendall(b"HTTP/1.1 %d X\r\ncontent-length: %d\r\n\r\n%s" % (status, len(body), body))
 
     with server(answer) as url:
-        got = HttpTransport().request(Endpoint("entry", url), "POST", "/x", {}, b"{}", 5)
+        got = HttpTransport().send(Request(Endpoint("entry", url), 5, "POST", "/x", body=b"{}"))
     reading = answers.read(got, streamed=False)
     assert (got.status, reading.text, reading.error) == (status, text, error)

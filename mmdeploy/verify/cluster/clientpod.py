@@ -17,7 +17,7 @@ from mmdeploy.errors import ClusterError, ForbiddenError, NotFoundError
 from mmdeploy.verify.cluster.looking import ready
 from mmdeploy.verify.cluster.places import place
 from mmdeploy.verify.targets import token
-from mmdeploy.verify.transport import Answer, Trouble
+from mmdeploy.verify.transport import Answer, Request, Trouble
 
 if TYPE_CHECKING:
     from mmdeploy.cluster.session import Session
@@ -85,24 +85,17 @@ class ClientPod:
                 body={"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0},
             )  # fmt: skip
 
-    def request(
-        self,
-        endpoint: Endpoint,
-        method: str,
-        path: str,
-        headers: Mapping[str, str],
-        body: bytes | None,
-        timeout: float,
-    ) -> Answer:
+    def send(self, request: Request) -> Answer:
         """See `mmdeploy.verify.transport.Transport`. Raises `UsageError` for a token that cannot be read."""
         from mmdeploy.cluster.channels import run
 
+        endpoint = request.endpoint
         target = place(endpoint.url)
         url = self.backends.url(target) if target else None
         if url is None:
             return Answer(None, trouble="unreachable", detail=f"nothing is known to be at {endpoint.url}")
-        sent = dict(headers) | ({"authorization": f"Bearer {self._token(endpoint)}"} if endpoint.token else {})
-        said = _config(method, url + path, sent, body, timeout)
+        sent = dict(request.headers) | ({"authorization": f"Bearer {self._token(endpoint)}"} if endpoint.token else {})
+        said = _config(request, url, sent)
         start = self.clock()
         try:
             running = run(self.session, self.namespace, self.name, CONTAINER, words(len(said)), said)
@@ -111,7 +104,7 @@ class ClientPod:
         except ClusterError as problem:
             return Answer(None, trouble="unreachable", detail=f"the pod {self.name}: {problem.found}")
         try:
-            return self._read(running, start, timeout)
+            return self._read(running, start, request.timeout)
         finally:
             running.close()
 
@@ -179,12 +172,13 @@ def words(length: int) -> list[str]:
     return ["sh", "-c", _SCRIPT, "sh", str(length)]
 
 
-def _config(method: str, url: str, headers: Mapping[str, str], body: bytes | None, timeout: float) -> bytes:
+def _config(request: Request, url: str, headers: Mapping[str, str]) -> bytes:
     """curl's own file of options: one a line, values in quotes."""
-    lines = [("url", url), ("request", method), ("max-time", f"{timeout:g}"), ("header", "expect:")]
+    lines = [("url", url + request.path), ("request", request.method), ("max-time", f"{request.timeout:g}")]
+    lines.append(("header", "expect:"))
     lines += [("header", f"{name}: {value}") for name, value in headers.items()]
-    if body is not None:
-        lines.append(("data-raw", body.decode()))
+    if request.body is not None:
+        lines.append(("data-raw", request.body.decode()))
     return "".join(f"{name} = {_quoted(value)}\n" for name, value in lines).encode()
 
 

@@ -106,10 +106,11 @@ def reach(
 def _served(found: discovery.Found, way: Way) -> str:
     """The model that a pod of the language role lists. Raises `ClusterError` where none says one."""
     from mmdeploy.verify import answers
+    from mmdeploy.verify.transport import Request
 
     for pod in found.trial:
         if pod.role != "encode":
-            answer = way.transport.request(pod.api, "GET", "/v1/models", {}, None, MODEL_SECONDS)
+            answer = way.transport.send(Request(pod.api, MODEL_SECONDS, path="/v1/models"))
             models = answers.read(answer, streamed=False).fields.get("models") or ()
             if models and models[0]:
                 return str(models[0])

@@ -87,6 +87,7 @@ class _Discovery:
         remarks = [
             *self._unread(), *guessed, *entrance.remarks, *self._missing(targets.pods), *self._strangers(foreign),
             *self._unselected(stray, targets.server), *self._unlabelled(placed, topology), *self._drift(),
+            *(_standing(*said) for said in entrance.standing()),
         ]  # fmt: skip
         containers = {server.name: server.engine.container.name for server in mine if server.engine is not None}
         return Found(targets, tuple(remarks), self.router, containers)
@@ -194,10 +195,8 @@ class _Discovery:
 
     def catalog_page(self, server: Server, role: str) -> str:
         """Path of the metrics of a pod."""
-        from mmdeploy.catalog.metrics import Metrics
-
         kind = server.engine.kind if server.engine is not None else "vllm"
-        return Metrics(self.catalog).engine(kind, role).paths["metrics"]
+        return self.catalog.metrics.engine(kind, role).paths["metrics"]
 
     def _at(self, server: Server, name: str, port: int, path: str = "") -> Endpoint:
         return Endpoint(name, pod_url(self.seen.namespace, server.name, port, path))
@@ -239,15 +238,22 @@ class _Discovery:
         return name, [_remark("release", f"the images say no release of llm-d; taken for {name}")]
 
     def _configuration(self, placed: Sequence[tuple[str, Server]], entrance: Entrance) -> dict[str, Any]:
-        live = {"picker": self.picker, "requestTimeout": entrance.request_timeout}
+        live = {"picker": self.picker, **self._routed(entrance)}
         if self.meant is not None:
             said = configuration.read(self.meant)
-            return said if self.meant.values else {**said, **live}
+            return {**said, **self._routed(entrance)} if self.meant.values else {**said, **live}
         mode = "gateway" if entrance.routes else "standalone"
         return {
             "mode": mode, "model": None, "replicas": {}, "blockSize": block_size(server for _, server in placed),
             "handoff": handoff.live({role: server.template for role, server in placed}), "spec": {}, **live,
         }  # fmt: skip
+
+    def _routed(self, entrance: Entrance) -> dict[str, Any]:
+        """What the routes on the cluster say of timeouts, where there are any: they, not the bundle's, cut requests."""
+        if not entrance.routes:
+            return {}
+        names = ", ".join(str(route["metadata"]["name"]) for route in entrance.routes)
+        return {"requestTimeout": entrance.request_timeout, "requestTimeoutOf": f"HTTPRoute {names}"}
 
     def _picker(self) -> dict[str, Any]:
         """The EndpointPickerConfig that the picker runs with; empty where it cannot be read."""
@@ -289,9 +295,7 @@ class _Discovery:
                            "which is not of this deployment")  # fmt: skip
 
     def _unselected(self, stray: Sequence[Server], engine: str) -> Iterator[Observation]:
-        from mmdeploy.catalog.metrics import Metrics
-
-        own = Metrics(self.catalog).picks_own_encoders(engine)
+        own = self.catalog.metrics.picks_own_encoders(engine)
         for server in stray:
             role = server.role(self.workloads)
             if self.selector and not (own and role == "encode"):
@@ -318,6 +322,12 @@ class _Discovery:
 
 def _remark(about: str, detail: str, **numbers: Any) -> Observation:
     return Observation(KIND, about, detail, numbers)
+
+
+def _standing(said: str, resolved: bool | None) -> Observation:
+    """What is said of a route, or of the pool behind it, for the judge of the entry point."""
+    symptom = "unresolved" if resolved is False else ""
+    return Observation(KIND, "route", said, {"claim": "entry", "symptom": symptom})
 
 
 def _symptom(symptom: str, about: str, detail: str) -> Observation:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -36,13 +36,36 @@ class Entrance:
 
     @property
     def request_timeout(self) -> str | None:
-        """The route's request timeout."""
-        for route in self.routes:
-            for rule in route["spec"].get("rules") or ():
-                said = (rule.get("timeouts") or {}).get("request")
-                if said:
-                    return str(said)
-        return None
+        """The shortest request timeout of the routes; 0 is none, and None where no rule says one."""
+        from mmdeploy.lint.gateways import seconds
+
+        rules = [rule for route in self.routes for rule in route["spec"].get("rules") or ()]
+        said = [str(rule["timeouts"]["request"]) for rule in rules if (rule.get("timeouts") or {}).get("request")]
+        return min(said, key=lambda text: seconds(text) or float("inf"), default=None)
+
+    def standing(self) -> Iterator[tuple[str, bool | None]]:
+        """What controllers say of each route that leads to the pool, and of the pool behind it: a sentence, and whether
+        it is resolved; None where nobody says anything."""
+        behind = [("InferencePool", self._router.pool)] if self.routes and self._router.pool is not None else []
+        for kind, item in [*(("HTTPRoute", route) for route in self.routes), *behind]:
+            name = f"{kind} {item['metadata']['name']}"
+            parents = (item.get("status") or {}).get("parents") or ()
+            if not parents:
+                yield f"no controller has said anything of {name}", None
+            for parent in parents:
+                yield self._under(name, parent)
+
+    def _under(self, name: str, parent: Mapping[str, Any]) -> tuple[str, bool | None]:
+        """What is said for one Gateway."""
+        wanted = self._catalog.table("startup")["gatewayConditions"]["HTTPRoute"]
+        said = {each.get("type"): each for each in parent.get("conditions") or ()}
+        of = f"{name} under {(parent.get('parentRef') or {}).get('name', 'its Gateway')}"
+        good = [each for each in wanted if said.get(each, {}).get("status") == "True"]
+        wrong = [said[each] for each in wanted if said.get(each, {}).get("status") == "False"]
+        if wrong:
+            why = (f"not {each['type']} ({each.get('reason', '')}: {each.get('message', '')})" for each in wrong)
+            return f"{of} is {' and '.join(why)}", False
+        return f"{of} is {' and '.join(good) or 'not looked at yet'}", True if good else None
 
     @cached_property
     def gateway(self) -> Endpoint | None:

@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mmdeploy.errors import ClusterError, ForbiddenError
 from mmdeploy.verify.cluster.backends import Backends
 from mmdeploy.verify.cluster.places import Place, place
-from mmdeploy.verify.transport import Answer, HttpTransport
+from mmdeploy.verify.transport import Answer, HttpTransport, Request
 
 if TYPE_CHECKING:
     from mmdeploy.cluster.channels import Forwarded
     from mmdeploy.cluster.session import Session
-    from mmdeploy.verify.targets import Endpoint
 
 KEPT = 4
 """Connections that are kept open to one port."""
@@ -34,23 +33,15 @@ class ForwardTransport(HttpTransport):
         self._ports = _Ports(session, backends)
         self._pool: Any = self._ports
 
-    def request(
-        self,
-        endpoint: Endpoint,
-        method: str,
-        path: str,
-        headers: Mapping[str, str],
-        body: bytes | None,
-        timeout: float,
-    ) -> Answer:
+    def send(self, request: Request) -> Answer:
         """See `mmdeploy.verify.transport.Transport`."""
         try:
-            answer = super().request(endpoint, method, path, headers, body, timeout)
+            answer = super().send(request)
         except ForbiddenError as problem:
             return Answer(None, trouble="forbidden", detail=problem.found)
         except ClusterError as problem:
             return Answer(None, trouble="unreachable", detail=problem.found)
-        said = self._ports.said(endpoint.url) if answer.trouble and answer.status is None else ""
+        said = self._ports.said(request.endpoint.url) if answer.trouble and answer.status is None else ""
         return replace(answer, trouble="unreachable", detail=said) if said else answer
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mmdeploy.cluster.session import Session
 
 Object = Mapping[str, Any]
-FACTS = "discovery.yaml"
+FACTS = "discovery"
 _ENDED = ("Succeeded", "Failed")
 
 
@@ -40,7 +40,7 @@ class Seen:
 
 def facts_of(catalog: Catalog) -> Mapping[str, Any]:
     """The catalog's table of what to look for."""
-    found: Mapping[str, Any] = catalog.document("catalog", FACTS).value
+    found: Mapping[str, Any] = catalog.table(FACTS)
     return found
 
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from mmdeploy.errors import ClusterError
 from mmdeploy.verify.cluster.places import Place, place
-from mmdeploy.verify.transport import LARGEST, Answer, Trouble
+from mmdeploy.verify.transport import LARGEST, Answer, Request, Trouble
 
 if TYPE_CHECKING:
     from mmdeploy.cluster.session import Opened, Session
-    from mmdeploy.verify.targets import Endpoint
 
 NO_TOKEN = "the API server's proxy passes no token on; --via port-forward does"
 
@@ -31,16 +31,9 @@ class ProxyTransport:
         """``facts`` is ``proxy`` of ``catalog/discovery.yaml``; ``clock`` gives seconds."""
         self._session, self._facts, self._clock = session, facts, clock
 
-    def request(
-        self,
-        endpoint: Endpoint,
-        method: str,
-        path: str,
-        headers: Mapping[str, str],
-        body: bytes | None,
-        timeout: float,
-    ) -> Answer:
+    def send(self, request: Request) -> Answer:
         """See `mmdeploy.verify.transport.Transport`."""
+        endpoint, timeout = request.endpoint, request.timeout
         target = place(endpoint.url)
         if target is None:
             return Answer(None, trouble="unreachable", detail=f"{endpoint.url} is no address of a cluster")
@@ -50,7 +43,7 @@ class ProxyTransport:
         pieces: list[tuple[float, bytes]] = []
         status, received = None, {}
         try:
-            with self._session.opened(method, target.proxied(path), body, headers, timeout) as opened:
+            with self._opened(request, target) as opened:
                 status, received = opened.status, dict(opened.headers)
                 self._drain(opened, start, timeout, pieces)
         except TimeoutError as problem:
@@ -59,7 +52,11 @@ class ProxyTransport:
             return Answer(status, received, tuple(pieces), self._clock() - start, "cut", _short(str(problem)))
         except ClusterError as problem:
             return Answer(None, {}, (), self._clock() - start, "unreachable", problem.found)
-        return self._read(Answer(status, received, tuple(pieces), self._clock() - start), target, method)
+        return self._read(Answer(status, received, tuple(pieces), self._clock() - start), target, request.method)
+
+    def _opened(self, request: Request, target: Place) -> AbstractContextManager[Opened]:
+        path = target.proxied(request.path)
+        return self._session.opened(request.method, path, request.body, request.headers, request.timeout)
 
     def _drain(self, opened: Opened, start: float, timeout: float, pieces: list[tuple[float, bytes]]) -> None:
         size = 0

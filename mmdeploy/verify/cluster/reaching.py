@@ -132,8 +132,10 @@ def _failure(transport: Transport, pods: Sequence[Pod]) -> str:
     if not tried:
         return ""
 
+    from mmdeploy.verify.transport import Request
+
     def ask(pod: Pod) -> Answer:
-        return transport.request(pod.api, "GET", "/health", {}, None, TRIAL_SECONDS)
+        return transport.send(Request(pod.api, TRIAL_SECONDS, path="/health"))
 
     with ThreadPoolExecutor(TRIED) as threads:
         answers = list(threads.map(ask, tried))

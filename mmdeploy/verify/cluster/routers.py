@@ -144,7 +144,7 @@ def find(seen: Seen, catalog: Catalog, name: str | None) -> Router:
 
 def every(seen: Seen, catalog: Catalog) -> list[Router]:
     """All routers of a namespace, by release."""
-    facts, start = facts_of(catalog)["router"], catalog.document("catalog", "startup.yaml").value
+    facts, start = facts_of(catalog)["router"], catalog.table("startup")
     suffix, keys = facts["serviceSuffix"], start["routerLabels"]
     releases: dict[str, Object | None] = {}
     for each in seen.pools:

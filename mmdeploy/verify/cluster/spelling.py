@@ -11,7 +11,7 @@ from mmdeploy.verify.cluster.places import place
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mmdeploy.verify.commands import Asked
+    from mmdeploy.verify.transport import Request
 
 
 def speller(options: Sequence[str]) -> commands.Spelling:
@@ -20,12 +20,12 @@ def speller(options: Sequence[str]) -> commands.Spelling:
     kubectl sends no headers of its own, so that these requests are not told apart from those of others.
     """
 
-    def spell(asked: Asked) -> str:
+    def spell(asked: Request) -> str:
         target = place(asked.endpoint.url)
         if target is None:
             return commands.curl(asked)
         verb = "get" if asked.body is None else "create"
         line = shlex.join(["kubectl", *options, verb, "--raw", target.proxied(asked.path)])
-        return line if asked.body is None else f"printf %s {shlex.quote(asked.body.decode())} | {line} -f -"
+        return commands.with_body(asked, line, "-f -")
 
     return spell

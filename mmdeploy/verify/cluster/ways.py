@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mmdeploy.verify.cluster.places import SCHEMES
 
 if TYPE_CHECKING:
-    from mmdeploy.verify.targets import Endpoint
-    from mmdeploy.verify.transport import Answer, Transport
+    from mmdeploy.verify.transport import Answer, Request, Transport
 
 
 @dataclass
@@ -22,15 +20,7 @@ class Ways:
     outside: Transport
     """For ``http://`` and ``https://``."""
 
-    def request(
-        self,
-        endpoint: Endpoint,
-        method: str,
-        path: str,
-        headers: Mapping[str, str],
-        body: bytes | None,
-        timeout: float,
-    ) -> Answer:
+    def send(self, request: Request) -> Answer:
         """See `mmdeploy.verify.transport.Transport`."""
-        way = self.inside if endpoint.url.partition("://")[0] in SCHEMES else self.outside
-        return way.request(endpoint, method, path, headers, body, timeout)
+        way = self.inside if request.endpoint.url.partition("://")[0] in SCHEMES else self.outside
+        return way.send(request)

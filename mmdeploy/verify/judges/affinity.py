@@ -35,6 +35,8 @@ class _Round:
     failed: list[tuple[str, str]] = field(default_factory=list)
     """Symptom and sentence of each request that was not answered."""
     foreign: int = 0
+    reused: bool = False
+    """Whether the repeat found the picture in the processor cache."""
 
 
 def judge(evidence: Evidence, facts: Facts) -> Verdict | NotApplicable:
@@ -144,6 +146,7 @@ def _media(pod: str, first: Window, again: Window, found: _Round) -> None:
              {"mediaQueries": asked, "mediaHits": hits.number})
     )  # fmt: skip
     if hits.number >= 1:
+        found.reused = True
         found.summary += " and the picture"
     elif asked == 0 and first.facts.encodes and not first.facts.raw_media:
         found.unseen.append("the processor cache: this consumer takes what encode pods prepared, and never looks it up")
@@ -173,6 +176,9 @@ def _other(pod: str, window: Window, found: _Round) -> None:
     if found.holds and tokens and block and hits.number >= max(block, tokens // 2):
         found.holds, found.symptoms = False, ["false-hits"]
         found.summary = f"another prompt hit {hits.number} of {tokens} tokens in {pod}'s prefix cache"
+    elif found.holds and found.reused and media.number == 0:
+        found.holds, found.symptoms = False, ["processor-cache"]
+        found.summary += ", but not under another prompt: it was processed again"
 
 
 def _isolated(again: Window, found: _Round) -> None:

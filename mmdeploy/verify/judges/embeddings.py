@@ -124,7 +124,7 @@ class _Ladder:
         """What would prove it."""
         if not self.facts.router_encodes:
             return [*self.wanted, "encoders with --enable-metrics, of a release that counts transfers (0.5.15.post1)"]
-        variable = self.facts.catalog.document("catalog", "metrics.yaml").value["embeddings"]["variable"]
+        variable = self.facts.catalog.table("metrics")["embeddings"]["variable"]
         level = f"{variable['name']}={variable['value']}"
         if not self.facts.targets.listed:
             return [*self.wanted, f"--debug-logs, which restarts encode and {self._consumers} pods with {level}"]
@@ -172,7 +172,7 @@ class _Ladder:
 
     def _moves(self, versions: set[str]) -> None:
         """Whether the encode pods' release moves embeddings between pods at all."""
-        said = self.facts.catalog.document("catalog", "metrics.yaml").value["embeddings"]
+        said = self.facts.catalog.table("metrics")["embeddings"]
         known = [numbers(version) for version in versions if numbers(version)]
         if known and self.facts.router_encodes:
             able = min(known) >= numbers(said["first"])
@@ -250,7 +250,7 @@ class _Ladder:
     def _shared_storage(self) -> bool:
         """Whether the bundle hands embeddings over as files."""
         said = self.facts.targets.configuration.get("handoff") or {}
-        shared = self.facts.catalog.document("catalog", "metrics.yaml").value["embeddings"]["sharedStorage"]
+        shared = self.facts.catalog.table("metrics")["embeddings"]["sharedStorage"]
         return said.get("encode", {}).get("connector") in shared
 
     def _logged(self) -> None:
@@ -372,7 +372,7 @@ class _Offer:
     def of(cls, sent: Sent, facts: Facts) -> _Offer:
         """From its answer."""
         pod = sent.target
-        said = facts.catalog.document("catalog", "metrics.yaml").value["embeddings"]
+        said = facts.catalog.table("metrics")["embeddings"]
         entries = sent.fields.get("ec_transfer_params")
         if not isinstance(entries, Mapping) or not entries:
             word = "null" if "ec_transfer_params" in sent.fields else "missing"

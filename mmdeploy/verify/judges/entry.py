@@ -16,6 +16,7 @@ from mmdeploy.verify.verdicts import Line, Verdict, amount
 from mmdeploy.verify.window import ROUTED, Window, crowd, windows
 
 STEPS = ("text", "image", "affinity.first", "affinity.again", "pictures")
+HOLD = "hold"
 _GATEWAY_TIMEOUT = 504
 _NOT_FOUND = 404
 
@@ -50,6 +51,7 @@ def judge(evidence: Evidence, facts: Facts) -> Verdict:
     _reached("the entry point", found, facts, result)
     _strangers(sent, evidence, facts, result)
     _gateway(gateway, facts, result)
+    _resolved(evidence, result)
     _times(evidence, facts, result)
     _headers(evidence, facts, result)
     if result.wrong:
@@ -171,24 +173,69 @@ def _gateway(found: Sequence[Window], facts: Facts, result: _Found) -> None:
     _reached("the Gateway", found, facts, result)
 
 
+def _resolved(evidence: Evidence, result: _Found) -> None:
+    """What the cluster's controllers say of the route and of the pool behind it."""
+    for item in evidence.observed("cluster"):
+        if item.numbers.get("claim") == "entry":
+            result.lines.append(Line(item.detail))
+            if item.numbers.get("symptom"):
+                result.wrong.append((str(item.numbers["symptom"]), item.detail))
+
+
 def _times(evidence: Evidence, facts: Facts, result: _Found) -> None:
-    """The slowest request, the route's timeout, and anything that was cut."""
+    """The slowest request, the one that was kept open on purpose, the route's timeout, and anything that was cut."""
     routed = [item for item in evidence.requests if item.target in ROUTED]
-    slowest = max(routed, key=lambda item: item.seconds)
+    usual = [item for item in routed if item.purpose != HOLD]
+    slowest = max(usual, key=lambda item: item.seconds)
+    held = max((item.seconds for item in routed if _held(item)), default=0.0)
+    longest = max(slowest.seconds, held)
     said = facts.targets.configuration.get("requestTimeout")
     limit = seconds(said)
-    numbers = {"slowest": slowest.seconds, "timeout": limit}
-    route = f"the route allows {said}" if said is not None else "no route timeout is known"
-    if limit == 0:
-        route = "the route has no timeout"
-    result.lines.append(Line(f"the slowest request took {slowest.seconds:.2f} s; {route}", numbers))
+    text = f"the slowest request took {slowest.seconds:.2f} s; {_allowed(facts)}"
+    numbers = {"slowest": slowest.seconds, "held": held, "timeout": limit}
+    result.lines.append(Line(f"{text}{_untried(longest, limit)}", numbers))
+    result.lines += [_told(item) for item in routed if item.purpose == HOLD]
     for sent in routed:
         if sent.status == _GATEWAY_TIMEOUT or sent.error.startswith("cut"):
             result.wrong.append(("cut", f"{sent.id} was cut after {sent.seconds:.1f} s{_on(sent)}"))
-        elif sent.error.startswith("timeout"):
+        elif sent.error.startswith("timeout") and sent.purpose != HOLD:
             result.wrong.append(("too-slow", f"{sent.id} had no answer after {sent.seconds:.1f} s"))
     if limit and slowest.answered and slowest.seconds >= limit:
         result.wrong.append(("cut", f"{slowest.id} took {slowest.seconds:.1f} s, longer than the route's {said}"))
+
+
+def _allowed(facts: Facts) -> str:
+    """What the route says, and who says that."""
+    said = facts.targets.configuration.get("requestTimeout")
+    live = facts.targets.configuration.get("requestTimeoutOf")
+    of = live or "the bundle"
+    if said is None:
+        return f"{live} says no timeout, so that the gateway's own is in force" if live else "no route timeout is known"
+    return f"the route has no timeout, says {of}" if seconds(said) == 0 else f"the route allows {said}, says {of}"
+
+
+def _untried(longest: float, limit: float | None) -> str:
+    """What of the timeouts was not tested: those of proxies and balancers in front stand nowhere that is read."""
+    if limit and longest >= limit:
+        return ""
+    return f"; whether anything cuts one that takes longer than {longest:.2f} s was not tried: --hold 5m tries it"
+
+
+def _held(sent: Sent) -> bool:
+    """Whether it was still being answered when it was ended from here."""
+    return sent.purpose == HOLD and sent.answered and sent.error.startswith("timeout")
+
+
+def _told(sent: Sent) -> Line:
+    """What came of the request that was kept open."""
+    text = f"{sent.id} through the {sent.target} point" if sent.target == "entry" else f"{sent.id} through the Gateway"
+    if _held(sent):
+        said = f"was still being answered after {sent.seconds:.1f} s"
+    elif sent.answered and not sent.error:
+        said = f"was answered in whole within {sent.seconds:.1f} s: its model is faster, or its context shorter"
+    else:
+        said = f"ended after {sent.seconds:.1f} s: {sent.error[:120] or f'HTTP {sent.status}'}"
+    return Line(f"{text} {said}", {"held": sent.seconds})
 
 
 def _on(sent: Sent) -> str:

@@ -55,7 +55,7 @@ def _long(found: Sequence[Window], facts: Facts) -> list[Window]:
 
 
 def _said(facts: Facts) -> Mapping[str, Any]:
-    said: Mapping[str, Any] = facts.catalog.document("catalog", "metrics.yaml").value["kv"]
+    said: Mapping[str, Any] = facts.catalog.table("metrics")["kv"]
     return said
 
 
@@ -113,6 +113,10 @@ class _Judging:
             return unseen(_CLAIM, "not every decode pod's counters are known", self.lines, pages_missing(hits.unknown))
         if not quiet and not self._all(hits, asked, judged):
             return crowded(_CLAIM, crowd([*self.long]), self.lines)
+        if transfers.complete and transfers.total == 0:
+            said = f"decode pods found {hits.total} tokens outside their own cache, and counted no transfer"
+            alone = "decode pods with no other store of KV than the connector to prefill"
+            return unseen(_CLAIM, f"{said}: where they are from is not known", self.lines, (alone,))
         return proved(_CLAIM, self._summary(judged, hits, transfers), self.lines, pages_missing(self._absent()))
 
     def _told(self, judged: Sequence[Window], hits: Moved, transfers: Moved, nbytes: Moved) -> None:

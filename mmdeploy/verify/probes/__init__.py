@@ -49,10 +49,11 @@ ALL = (
     Probe("headers", ("entry",), repeats=False),
     Probe("embeddings", ("embeddings",), repeats=False),
     Probe("pricing", ("pricing",), repeats=False),
+    Probe("hold", ("entry",), repeats=False),
 )
 
 
-def serving(claims: Iterable[str]) -> tuple[Probe, ...]:
-    """The probes that these claims need."""
+def serving(claims: Iterable[str], hold: bool = False) -> tuple[Probe, ...]:
+    """The probes that these claims need; the one that holds a request open only where it is asked for."""
     wanted = set(claims)
-    return tuple(probe for probe in ALL if wanted & set(probe.claims))
+    return tuple(probe for probe in ALL if wanted & set(probe.claims) and (hold or probe.name != "hold"))

@@ -57,7 +57,7 @@ class DebugLogs:
     def of(cls, session: Session, catalog: Catalog, namespace: str, workloads: Sequence[Object],
            roles: Sequence[str], **more: Any) -> DebugLogs:  # fmt: skip
         """With the catalog's variable and value."""
-        said = catalog.document("catalog", "metrics.yaml").value["embeddings"]["variable"]
+        said = catalog.table("metrics")["embeddings"]["variable"]
         return cls(session, namespace, workloads, roles, said["name"], said["value"], **more)
 
     def warning(self) -> str:

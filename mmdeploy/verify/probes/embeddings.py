@@ -7,6 +7,7 @@ An encoder server of SGLang takes no chat requests: there only the first is sent
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mmdeploy.verify.bodies import Planned
@@ -55,7 +56,7 @@ def run(session: Session, round: int) -> None:
 
 
 def _said(facts: Facts) -> Mapping[str, Any]:
-    said: Mapping[str, Any] = facts.catalog.document("catalog", "metrics.yaml").value["embeddings"]
+    said: Mapping[str, Any] = facts.catalog.table("metrics")["embeddings"]
     return said
 
 
@@ -84,7 +85,15 @@ def _logs(session: Session) -> dict[str, int]:
     if session.logs is None:
         return {}
     session.tell("reading logs")
-    return {pod.name: len(session.logs(pod.name)) for pod in _logging(session.facts)}
+    return {pod.name: len(lines) for pod, lines in _read(session).items()}
+
+
+def _read(session: Session) -> dict[Pod, Sequence[str]]:
+    """The lines of every log that tells of transfers; they are read at the same time."""
+    pods, logs = _logging(session.facts), session.logs
+    if logs is None:
+        return {}
+    return dict(zip(pods, session.all([partial(logs, pod.name) for pod in pods]), strict=True))
 
 
 def _tell_logs(session: Session, before: Mapping[str, int]) -> None:
@@ -95,7 +104,7 @@ def _tell_logs(session: Session, before: Mapping[str, int]) -> None:
     table, patience = Logs(session.facts.catalog), session.facts.metrics.patience
     deadline = session.at + patience["settleSeconds"]
     while True:
-        lines = {pod: session.logs(pod.name)[before.get(pod.name, 0) :] for pod in _logging(session.facts)}
+        lines = {pod: said[before.get(pod.name, 0) :] for pod, said in _read(session).items()}
         events = {pod: table.events(said) for pod, said in lines.items()}
         told = any(events[pod] for pod in events if pod.role != "encode")
         if told or session.at >= deadline or not any(_debug(said) for said in lines.values()):

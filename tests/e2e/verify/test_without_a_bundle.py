@@ -31,7 +31,7 @@ def test_by_pool_labels_and_images_where_mmdeploy_did_not_install_it(epd: Deploy
 
 def test_the_same_requests_for_a_shell(epd: Deployed) -> None:
     with epd.simulated():
-        ran = epd.verify("--print-commands")
+        ran = deploying.mmdeploy(epd.plane, "verify", epd.bundle, "-n", epd.namespace, "--print-commands")
         lines = [line.strip() for line in ran.out.splitlines()]
         asked = next(line for line in lines if line.endswith("/proxy/v1/models"))
         answer = epd.plane.run("sh", "-c", asked)
