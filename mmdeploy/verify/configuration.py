@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def read(meant: Intended) -> dict[str, Any]:
-    """As plain data: ``mode``, ``model``, ``picker``, ``replicas``, ``blockSize``, ``requestTimeout``, ``handoff``,
-    ``strippedHeaders``, ``spec``."""
+    """As plain data: ``mode``, ``model``, ``picker``, ``replicas``, ``blockSize``, ``apiServers``, ``requestTimeout``,
+    ``handoff``, ``strippedHeaders``, ``spec``."""
     replicas: dict[str, int] = {}
     for role, count, _ in meant.pods():
         replicas[role] = replicas.get(role, 0) + count
@@ -25,6 +25,7 @@ def read(meant: Intended) -> dict[str, Any]:
         "picker": picker(meant.values),
         "replicas": replicas,
         "blockSize": _block_size(meant),
+        "apiServers": _api_servers(meant),
         "requestTimeout": http_route.get("requestTimeout") if isinstance(http_route, Mapping) else None,
         "handoff": handoff.read(meant),
         "strippedHeaders": sorted(_stripped(meant)),
@@ -84,6 +85,17 @@ def _block_size(meant: Intended) -> int | None:
         if found:
             return int(found[1])
     return None
+
+
+def _api_servers(meant: Intended) -> int:
+    """Processes of a pod that take requests, each with a processor cache of its own: as many as are said, or as there
+    are data-parallel ranks (model-servers.md §1: ``--mm-processor-cache-gb`` counts once for each)."""
+    counts = [
+        int(number)
+        for words in _arguments(meant)
+        for number in re.findall(r"(?:--api-server-count|-asc|--data-parallel-size|-dp)[= ](\d+)", words)
+    ]
+    return max(counts, default=1)
 
 
 def _arguments(meant: Intended) -> Iterator[str]:

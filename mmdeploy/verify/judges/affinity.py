@@ -145,14 +145,24 @@ def _media(pod: str, first: Window, again: Window, found: _Round) -> None:
         Line(f"the processor cache of {pod} was asked for {asked} items, and the repeat hit {hits.number}",
              {"mediaQueries": asked, "mediaHits": hits.number})
     )  # fmt: skip
+    several = _processes(first.facts)
     if hits.number >= 1:
-        found.reused = True
+        found.reused = not several
         found.summary += " and the picture"
+    elif several:
+        found.unseen.append(several)
     elif asked == 0 and first.facts.encodes and not first.facts.raw_media:
         found.unseen.append("the processor cache: this consumer takes what encode pods prepared, and never looks it up")
     else:
         found.holds, found.symptoms = False, ["processor-cache"]
         found.summary += ", but the picture was processed again"
+
+
+def _processes(facts: Facts) -> str:
+    """Why a miss in the processor cache says nothing; empty where it does."""
+    count = facts.targets.configuration.get("apiServers") or 1
+    said = f"the processor cache: {count} processes of a pod take requests, each with a cache of its own"
+    return said if count > 1 else ""
 
 
 def _other(pod: str, window: Window, found: _Round) -> None:
