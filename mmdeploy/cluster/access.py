@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mmdeploy.cluster.failures import from_config
-from mmdeploy.cluster.kubeconfig import Plain, plain
+from mmdeploy.cluster.kubeconfig import Plain, impersonation, plain
 from mmdeploy.words import nearest
 
 CONNECTIONS: Final = 32
@@ -66,15 +66,24 @@ class Access:
         api, where = self.client()
         pool = api.rest_client.pool_manager
         pool.connection_pool_kw["maxsize"] = CONNECTIONS  # the library keeps five a processor, and makes others anew
-        return Connection(where, pool, _Login(api), lambda: api)
+        return Connection(where, pool, _Login(api, self._impersonation(where)), lambda: api)
 
     def _plain(self, found: Plain) -> Connection:
         from urllib3 import PoolManager
 
-        said = {"authorization": f"Bearer {found.token}"} if found.token else {}
         where = Where(found.context, found.server, found.namespace, found.user)
         pool = PoolManager(maxsize=CONNECTIONS, ssl_context=found.tls, cert_reqs="CERT_REQUIRED")
-        return Connection(where, pool, lambda: said, cache(lambda: self.client()[0]))
+        return Connection(where, pool, lambda: found.headers, cache(lambda: self.client()[0]))
+
+    def _impersonation(self, where: Where) -> Mapping[str, str]:
+        """What `kubernetes` leaves out of a kubeconfig, and kubectl and helm do not."""
+        from kubernetes.config import kube_config
+
+        if not where.user:
+            return {}
+        place = self.kubeconfig or kube_config.KUBE_CONFIG_DEFAULT_LOCATION
+        entry = kube_config.KubeConfigMerger(str(place)).config["users"].get_with_name(where.user, safe=True)
+        return impersonation((entry.value.get("user") if entry else None) or {})
 
     def client(self) -> tuple[Any, Where]:
         """A logged-in ``kubernetes.client.ApiClient`` and where it leads.
@@ -85,7 +94,8 @@ class Access:
 
         path = str(self.kubeconfig) if self.kubeconfig else None
         if self.kubeconfig is not None and not self.kubeconfig.is_file():
-            raise from_config(f"there is no kubeconfig {self.kubeconfig}")
+            what = f"{self.kubeconfig} is no file" if self.kubeconfig.exists() else f"there is no kubeconfig {path}"
+            raise from_config(what)
         try:
             contexts, active = config.list_kube_config_contexts(config_file=path)
         except config.ConfigException as problem:
@@ -93,9 +103,9 @@ class Access:
                 config.load_incluster_config()
                 api = client.ApiClient()
                 return api, Where("in-cluster", api.configuration.host, _own_namespace())
-            raise from_config(_first_line(problem)) from None
+            raise from_config(f"the kubeconfig cannot be read: {_reason(problem)}") from None
         except Exception as problem:  # a kubeconfig that is no YAML, or of another shape: whatever the library trips on
-            raise from_config(f"the kubeconfig cannot be read: {_first_line(problem)}") from None
+            raise from_config(f"the kubeconfig cannot be read: {_reason(problem)}") from None
         return self._chosen(contexts, active, path)
 
     def _chosen(self, contexts: list[Any], active: Any, path: str | None) -> tuple[Any, Where]:
@@ -110,7 +120,7 @@ class Access:
             try:
                 api = config.new_client_from_config(config_file=path, context=wanted)
             except Exception as problem:  # certificates that do not exist, plugins that are missing, wrong types
-                raise from_config(f"context {wanted!r} cannot be used: {_first_line(problem)}") from None
+                raise from_config(f"context {wanted!r} cannot be used: {_reason(problem)}") from None
         if said:
             raise from_config(f"logging in to context {wanted!r} failed: {said[0]}")
         inside = chosen.get("context", {})
@@ -131,14 +141,15 @@ class _Login:
     """The header by `kubernetes`, which looks anew, and renews a token that has run out, each time it is asked: that
     takes longer than many a request, so it is asked now and then."""
 
-    def __init__(self, api: Any) -> None:
+    def __init__(self, api: Any, more: Mapping[str, str]) -> None:
         self._api = api
+        self._more = more
         self._until = 0.0
         self._found: Mapping[str, str] = {}
 
     def __call__(self) -> Mapping[str, str]:
         if time.monotonic() >= self._until:
-            found: dict[str, str] = {}
+            found = dict(self._more)
             self._api.update_params_for_auth(found, [], ["BearerToken"], "", "GET", None)
             self._found, self._until = found, time.monotonic() + LOGIN_SECONDS
         return self._found
@@ -160,6 +171,16 @@ def _complaints() -> Iterator[list[str]]:
         yield said
     finally:
         root.removeHandler(listener)
+
+
+def _reason(problem: Exception) -> str:
+    """What is wrong with a kubeconfig; whatever the library trips on says nothing to a person."""
+    said = _first_line(problem)
+    if "SOCKS" in said:
+        return "its proxy speaks SOCKS, for which the Python package PySocks is missing here"
+    if isinstance(problem, AttributeError | KeyError | TypeError) or " object at 0x" in said:
+        return "an entry of it has another form than kubectl writes"
+    return said
 
 
 def _first_line(problem: object) -> str:

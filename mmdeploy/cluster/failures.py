@@ -70,14 +70,32 @@ def from_response(status: int, data: bytes, method: str, path: str) -> ClusterEr
             message or f"{method} {path} is forbidden",
             next_step="mmdeploy check --print-rbac prints the rights it takes",
         )
+    if not _from_api_server(data) and status in (400, 404):
+        return ClusterError(
+            f"what the kubeconfig calls the API server is none: it answers {status} {message}".rstrip(),
+            origin="kubeconfig", next_step="kubectl cluster-info shows its address; --context chooses another cluster",
+        )  # fmt: skip
     if status == 404:
         return NotFoundError(message or f"{path} does not exist")
     if status == 409:
         return _conflict(message)
-    # Server-side apply of a field that the schema lacks is answered with 500.
-    if status in (400, 422) or "field not declared in schema" in message:
-        return RejectedError(message)
-    return ClusterError(f"the API server answers {status}: {message or 'no reason given'}")
+    # Server-side apply of a field that the schema lacks, or of another type, is answered with 500.
+    if status in (400, 422) or re.search(r"field not declared in schema|failed to create typed patch object", message):
+        return RejectedError(
+            message, next_step="mmdeploy lint, or the message's own path, shows where the object is wrong"
+        )
+    return ClusterError(
+        f"the API server answers {status}: {message or 'no reason given'}",
+        next_step="run the command again; its administrator finds the reason in its log",
+    )
+
+
+def _from_api_server(data: bytes) -> bool:
+    """Whether an answer has the form of the API server's, which is a Status or another object."""
+    try:
+        return isinstance(json.loads(data), dict)
+    except ValueError:
+        return False
 
 
 def _conflict(message: str) -> ConflictError:

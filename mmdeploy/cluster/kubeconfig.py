@@ -17,8 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from mmdeploy.cluster.failures import from_config
+
 _CLUSTER: Final = {"server", "certificate-authority", "certificate-authority-data"}
-_USER: Final = {"token", "client-certificate", "client-certificate-data", "client-key", "client-key-data"}
+_USER: Final = {"as", "token", "client-certificate", "client-certificate-data", "client-key", "client-key-data"}
 _CONTEXT: Final = {"cluster", "user", "namespace"}
 _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 
@@ -32,8 +34,8 @@ class Plain:
     user: str
     """The kubeconfig's name for the person."""
     server: str
-    token: str
-    """Empty for none."""
+    headers: Mapping[str, str]
+    """Say who asks; nothing with a certificate."""
     tls: ssl.SSLContext | None
     """None for a server without TLS."""
 
@@ -73,7 +75,18 @@ def _read(place: Path, context: str | None) -> Plain | None:
     tls = _tls(cluster, person, place.parent) if server.startswith("https://") else None
     if tls is None and not server.startswith("http://"):
         return None
-    return Plain(name, about.get("namespace") or "default", about["user"], server, person.get("token", ""), tls)
+    headers = {"authorization": f"Bearer {person['token']}"} if person.get("token") else {}
+    return Plain(
+        name, about.get("namespace") or "default", about["user"], server, headers | impersonation(person), tls
+    )  # fmt: skip
+
+
+def impersonation(person: Mapping[str, Any]) -> dict[str, str]:
+    """The header for a kubeconfig's user who acts as somebody else. Raises `ClusterError` for other ways of that."""
+    said = sorted(key for key in person if key == "as" or key.startswith("as-"))
+    if said not in ([], ["as"]):
+        raise from_config(f"its user acts as another by {said[-1]}, which mmdeploy cannot do: only by as")
+    return {"Impersonate-User": str(person["as"])} if person.get("as") else {}
 
 
 def _named(document: Mapping[str, Any], kind: str, name: str) -> Mapping[str, Any]:
@@ -108,4 +121,4 @@ def _content(said: Mapping[str, str], word: str, folder: Path) -> bytes:
     return (folder / said[word]).read_bytes() if said.get(word) else b""
 
 
-__all__ = ["Plain", "plain"]
+__all__ = ["Plain", "impersonation", "plain"]

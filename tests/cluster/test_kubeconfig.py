@@ -73,7 +73,7 @@ USER = {
     "exec": {"exec": {"command": "login", "apiVersion": "client.authentication.k8s.io/v1"}},
     "auth-provider": {"auth-provider": {"name": "oidc"}},
     "tokenFile": {"tokenFile": "/token"},
-    "as": {"token": "sesame", "as": "somebody"},
+    "as-groups": {"token": "sesame", "as": "somebody", "as-groups": ["some"]},
     "password": {"username": "me", "password": "sesame"},
     "a token that is no text": {"token": 1},
 }
@@ -248,3 +248,24 @@ def test_a_name_that_the_certificate_lacks_is_not_trusted(site: Site) -> None:
     assert plain(path, None) is not None
     with pytest.raises(ClusterError, match="certificate is for another name|certificate is not trusted"):
         Session.connect(Access(path)).get("/version")
+
+
+# ------------------------------------------------------------------------------------------------- as somebody else
+
+
+@pytest.mark.parametrize("by", ["itself", "the library"])
+def test_who_acts_as_another_says_so(tmp_path: Path, by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The header of https://kubernetes.io/docs/reference/access-authn-authz/user-impersonation/; `kubernetes` leaves it
+    out."""
+    path = written(edited(lambda it: it["users"][0]["user"].update({"as": "somebody"})), tmp_path)
+    if by == "the library":
+        monkeypatch.setattr("mmdeploy.cluster.access.plain", lambda *_: None)
+    assert Access(path).connection().credentials() == {
+        "authorization": "Bearer sesame", "Impersonate-User": "somebody",
+    }  # fmt: skip
+
+
+def test_who_acts_as_another_in_a_way_that_is_not_known_is_told(tmp_path: Path) -> None:
+    path = written(OTHERS["as-groups"], tmp_path)
+    with pytest.raises(ClusterError, match="as-groups, which mmdeploy cannot do"):
+        Access(path).connection()
