@@ -75,6 +75,8 @@ def test_a_set_that_nobody_s_inventory_knows_is_found_by_its_labels(
     made = bundle(E_PD, namespace, tmp_path)
     put(plane, made, namespace, deployer)
     wait("11 pods are ready", lambda: ready_pods(plane.api(), namespace, 11))
+    # The set's own status comes after its pods'.
+    wait("it is told to be ready", lambda: document(plane, "-n", namespace, user=deployer)["ready"])
     found = document(plane, "-n", namespace, user=deployer)
     assert (found["name"], found["foundBy"], found["ready"]) == ("e-disaggregation", "labels", True)
     assert [(role["role"], role["ready"], role["desired"]) for role in found["roles"]] == [
