@@ -122,7 +122,7 @@ class Status:
             )  # fmt: skip
         subject = discovery.from_intended(self._intended, inventories.get(self._intended.name))
         there = any(seen.named(each.kind, each.name) for each in subject.workloads)
-        if not there and not readiness.routers(seen, subject.release, self._startup):
+        if not there and subject.inventory is None and not readiness.routers(seen, subject.release, self._startup):
             discovery.absent(subject)
         return subject
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mmdeploy.cli import naming
 from mmdeploy.cli.performing import Blueprints, Context, Form, Kubeconfig, Output, Timeout, Verbose, Yes
 
 if TYPE_CHECKING:
@@ -37,10 +38,18 @@ def delete(
         Path | None, typer.Argument(help="A bundle's directory, or a spec file; not needed.", metavar="[BUNDLE]")
     ] = None,
     namespace: Annotated[
-        str | None, typer.Option("--namespace", "-n", help="The namespace.  [default: the bundle's]", metavar="NAME")
+        str | None,
+        typer.Option(
+            "--namespace",
+            "-n",
+            help="The namespace.  [default: the bundle's]",
+            metavar="NAME",
+            callback=naming.namespace,
+        ),
     ] = None,
     name: Annotated[
-        str | None, typer.Option("--name", help="The deployment.  [default: the bundle's]", metavar="NAME")
+        str | None,
+        typer.Option("--name", help="The deployment.  [default: the bundle's]", metavar="NAME", callback=naming.name),
     ] = None,
     yes: Yes = False,
     delete_namespace: Annotated[

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mmdeploy.cli import naming
+
 if TYPE_CHECKING:
     from mmdeploy.catalog import Catalog
     from mmdeploy.lint.judgement import Live
@@ -96,7 +98,10 @@ def lint(
         bool, typer.Option("--live", help="Judge what is on the cluster; with PATHs, as if they were applied.")
     ] = False,
     namespace: Annotated[
-        str | None, typer.Option("--namespace", "-n", help="With --live: the namespace.", metavar="NAME")
+        str | None,
+        typer.Option(
+            "--namespace", "-n", help="With --live: the namespace.", metavar="NAME", callback=naming.namespace
+        ),
     ] = None,
     kubeconfig: Annotated[
         Path | None, typer.Option("--kubeconfig", help="With --live: another kubeconfig.", metavar="FILE")

@@ -76,14 +76,33 @@ def command(*words: str | None) -> str:
 
 @contextlib.contextmanager
 def beginning(form: Form) -> Iterator[None]:
-    """Before there is anything to show: a Ctrl-C says that nothing was changed, and ends with 130."""
+    """Before there is anything to show: a Ctrl-C says that nothing was changed, and ends with 130; an error is the only
+    event."""
     try:
         yield
+    except MmdeployError as problem:
+        _only(form, problem)
+        raise
     except KeyboardInterrupt:
         _untouched()
         if form is Form.jsonl:
             print(json.dumps({"schemaVersion": 1, **_interrupted("")}), flush=True)
         raise typer.Exit(StoppedError.exit_code) from None
+
+
+def _only(form: Form, problem: MmdeployError) -> None:
+    from mmdeploy.report import applied, documents
+
+    if form is Form.jsonl:
+        print(json.dumps({"schemaVersion": 1, **_failed(problem)}), flush=True)
+    elif form is Form.json:
+        print(documents.as_json(applied.document([_failed(problem)], "", "", "failed")), end="", flush=True)
+
+
+def _failed(problem: MmdeployError) -> dict[str, Any]:
+    from mmdeploy.apply.events import Failed, as_data
+
+    return dict(as_data(Failed("", problem.origin or "", problem.found, hint=problem.next_step or "")))
 
 
 def _untouched() -> None:
@@ -107,11 +126,13 @@ class Show:
         self._events: list[dict[str, Any]] = []
         self._name, self._namespace = name, namespace
         self._result = "done"
+        self._last = ""
 
     def one(self, data: dict[str, Any]) -> None:
-        """An event for machines."""
+        """An event for machines; the first says which schema they all have."""
+        first, self._last = not self._last, data["event"]
         if self.form is Form.jsonl:
-            print(json.dumps({"schemaVersion": 1, **data} if data["event"] == "target" else data), flush=True)
+            print(json.dumps({"schemaVersion": 1, **data} if first else data), flush=True)
         else:
             self._events.append(data)
 
@@ -141,20 +162,28 @@ class Show:
 
     @contextlib.contextmanager
     def whole(self) -> Iterator[None]:
-        """With ``-o json`` the document is printed at the end, whatever the end is."""
+        """Whatever the end is: the last event says it, and with ``-o json`` the document is printed."""
         from mmdeploy.report import applied, documents
 
+        self._result = "failed"  # until it is known better: an error that nobody expects leaves it so
         try:
             yield
+            self._result = "done" if self._result == "failed" else self._result
         except MmdeployError as problem:
             self._result = _RESULTS.get(type(problem), "failed")
             if isinstance(problem, StoppedError):
                 raise typer.Exit(problem.exit_code) from None  # the last event said everything
+            self._told(problem)
             raise
         finally:
             if self.form is Form.json:
                 document = applied.document(self._events, self._name, self._namespace, self._result)
                 print(documents.as_json(document), end="")
+
+    def _told(self, problem: MmdeployError) -> None:
+        """An error that came before there was a stream to end with it."""
+        if self.form is not Form.text and self._last not in ("failed", "interrupted"):
+            self.one(_failed(problem))
 
     @contextlib.contextmanager
     def untouched(self, again: str) -> Iterator[None]:

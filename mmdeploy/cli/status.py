@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mmdeploy.cli import naming
+
 if TYPE_CHECKING:
     from mmdeploy.apply.status import Status
 
@@ -40,10 +42,20 @@ def status(
     ] = None,
     namespace: Annotated[
         str | None,
-        typer.Option("--namespace", "-n", help="Where to look.", metavar="NAME", show_default="the context's"),
+        typer.Option(
+            "--namespace",
+            "-n",
+            help="Where to look.",
+            metavar="NAME",
+            show_default="the context's",
+            callback=naming.namespace,
+        ),
     ] = None,
     name: Annotated[
-        str | None, typer.Option("--name", help="Which of several deployments of the namespace.", metavar="NAME")
+        str | None,
+        typer.Option(
+            "--name", help="Which of several deployments of the namespace.", metavar="NAME", callback=naming.name
+        ),
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Look again and again, until Ctrl-C.")] = False,
     kubeconfig: Annotated[Path | None, typer.Option("--kubeconfig", help="Another kubeconfig.", metavar="FILE")] = None,

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mmdeploy.cli import naming
+
 if TYPE_CHECKING:
     from mmdeploy.catalog import Catalog
     from mmdeploy.cluster.session import Session
@@ -25,12 +27,21 @@ Context = Annotated[str | None, typer.Option("--context", help="Another context 
 Namespace = Annotated[
     str | None,
     typer.Option(
-        "--namespace", "-n", help="Where it is.  [default: the bundle's, or the context's own]", metavar="NAMESPACE"
+        "--namespace",
+        "-n",
+        help="Where it is.  [default: the bundle's, or the context's own]",
+        metavar="NAMESPACE",
+        callback=naming.namespace,
     ),
 ]
 Name = Annotated[
     str | None,
-    typer.Option("--name", help="The router's release.  [default: the bundle's, or the only one]", metavar="NAME"),
+    typer.Option(
+        "--name",
+        help="The router's release.  [default: the bundle's, or the only one]",
+        metavar="NAME",
+        callback=naming.name,
+    ),
 ]
 Via = Annotated[
     str | None,

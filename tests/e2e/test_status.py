@@ -18,7 +18,7 @@ from tests.rig import engines, users
 from tests.rig.api import wait
 from tests.rig.bundles import AGGREGATION, CHART, E_PD, ROOT, bundle, put
 from tests.rig.controlplane import ControlPlane
-from tests.rig.deploying import hold_token
+from tests.rig.deploying import hold_token, mmdeploy
 from tests.rig.sets import Sets
 from tests.rig.workloads import pods, ready_pods
 
@@ -220,3 +220,18 @@ def test_watch_piped_is_a_line_a_change_and_ends_with_130(plane: ControlPlane, n
         rest, complaints = running.communicate(timeout=20)
     assert lines[-1].startswith("multimodal-serving: ready; decode 8/8")
     assert (running.returncode, rest, complaints) == (130, "", "")
+
+
+def test_what_is_listed_and_not_there_is_told_apart_from_nothing(
+    plane: ControlPlane, namespace: str, custom_resources: None, tmp_path: Path
+) -> None:
+    """As after a delete that timed out, or an apply that was killed before the router."""
+    made = bundle(E_PD, namespace, tmp_path)
+    status(plane, made, code=1)
+    ran = mmdeploy(plane, "apply", made, "-y", "--only", "secret", "--hf-token-from", "env:T", environ={"T": "hf_of_it"})
+    assert ran.code == 0, ran.err
+    found = document(plane, made)
+    assert (found["ready"], found["router"]) == (False, None)
+    assert [(role["role"], role["ready"], role["desired"]) for role in found["roles"]] == [
+        ("encode", 0, 2), ("decode", 0, 8),
+    ]  # fmt: skip
