@@ -228,7 +228,7 @@ def test_what_is_listed_and_not_there_is_told_apart_from_nothing(
     """As after a delete that timed out, or an apply that was killed before the router."""
     made = bundle(E_PD, namespace, tmp_path)
     status(plane, made, code=1)
-    ran = mmdeploy(plane, "apply", made, "-y", "--only", "secret", "--hf-token-from", "env:T", environ={"T": "hf_of_it"})
+    ran = mmdeploy(plane, "apply", made, "-y", "--only", "secret", "--hf-token-from", "env:T", environ={"T": "hf_x"})
     assert ran.code == 0, ran.err
     found = document(plane, made)
     assert (found["ready"], found["router"]) == (False, None)
