@@ -96,12 +96,11 @@ def apply(
     Stages: preflight, crds, namespace, secret, router, model-servers, gateway, monitoring, wait, verify. Running it
     again goes on where it stopped. Ctrl-C stops at the next safe place; what was done is listed on the cluster.
     """
-    from mmdeploy import intended as bundles
     from mmdeploy.apply.engine import Choices, listed
     from mmdeploy.apply.interrupts import Stop
     from mmdeploy.apply.secret import TokenSource
     from mmdeploy.apply.stages import Selection
-    from mmdeploy.cli import blueprints, performing
+    from mmdeploy.cli import blueprints, performing, reading
     from mmdeploy.cli.verifying_after import verified
 
     token = TokenSource.of(token_from) if token_from is not None else None
@@ -111,7 +110,7 @@ def apply(
         performing.must_be_answerable(yes)
     with performing.beginning(output):
         catalog = blueprints.load(blueprints_dir)
-        intended = bundles.read(bundle, catalog)
+        intended = reading.bundle(bundle, catalog)
     place = performing.options({"--kubeconfig": kubeconfig, "--context": context})
     again = performing.options({
         "--hf-token-from": token_from, "--router-chart": router_chart, "--install-crds": install_crds,

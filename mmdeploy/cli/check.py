@@ -75,13 +75,12 @@ def check(
     blueprints_dir: Blueprints = None,
 ) -> None:
     """Look whether a cluster has what a bundle needs; nothing on it changes. Exit 1 when something is wrong."""
-    from mmdeploy import intended as reading
-    from mmdeploy.cli import blueprints
+    from mmdeploy.cli import blueprints, reading
     from mmdeploy.errors import UsageError
     from mmdeploy.preflight.check import Options
 
     catalog = blueprints.load(blueprints_dir)
-    wanted = reading.read(bundle, catalog)
+    wanted = reading.bundle(bundle, catalog)
     if print_rbac:
         _print_rights(wanted, catalog, who, output)
         return

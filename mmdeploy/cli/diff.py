@@ -57,16 +57,15 @@ def diff(
 
     Exits with 4 where anything differs. Nothing is changed, and nothing secret is shown.
     """
-    from mmdeploy import intended as bundles
     from mmdeploy.apply.plan.plan import as_data
     from mmdeploy.apply.router import chart_of
-    from mmdeploy.cli import blueprints
+    from mmdeploy.cli import blueprints, reading
     from mmdeploy.cluster.access import Access
     from mmdeploy.cluster.session import Session
     from mmdeploy.report import differences, documents
 
     catalog = blueprints.load(blueprints_dir)
-    intended = bundles.read(bundle, catalog)
+    intended = reading.bundle(bundle, catalog)
     chart = chart_of(intended, catalog, router_chart)
     trace = _traced if verbose else None
     session = Session.connect(Access(kubeconfig, context), trace)

@@ -278,6 +278,12 @@ def _read(path: Path) -> str | None:
         ) from None
 
 
+def spec_changed(directory: Path) -> bool:
+    """Whether a bundle's spec is another than its files were rendered from, as far as its checksums say."""
+    said, now = _read_sums(directory).get(SPEC_FILE), _read(directory / SPEC_FILE)
+    return said is not None and now is not None and said != digest(now)
+
+
 def _read_sums(directory: Path) -> dict[str, str]:
     text = _read(directory / SUMS_FILE) or ""
     return {path: value for path, value in _parse_sums(text) if _is_ours(directory, path)}
@@ -302,4 +308,4 @@ def _parse_sums(text: str) -> Iterator[tuple[str, str]]:
             yield path, value
 
 
-__all__ = ["Change", "changes", "sums_of", "write"]
+__all__ = ["Change", "changes", "spec_changed", "sums_of", "write"]
