@@ -13,7 +13,7 @@ import typer
 from mmdeploy import __version__
 from mmdeploy.errors import MmdeployError
 
-EPILOG = """Exit codes: 0 done · 1 unexpected · 2 usage or invalid spec · 3 findings · 4 differences exist ·
+EPILOG = """Exit codes: 0 done · 1 failed · 2 usage or invalid spec · 3 findings · 4 differences exist ·
 5 cluster unreachable or forbidden · 6 verification contradicted · 124 timed out · 130 interrupted."""
 
 EXAMPLES = "EXAMPLES"

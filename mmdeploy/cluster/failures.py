@@ -68,7 +68,7 @@ def from_response(status: int, data: bytes, method: str, path: str) -> ClusterEr
     if status == 403:
         return ForbiddenError(
             message or f"{method} {path} is forbidden",
-            next_step="mmdeploy check --print-rbac prints the rights it takes",
+            next_step="mmdeploy check BUNDLE --print-rbac --for USER prints the rights it takes",
         )
     if not _from_api_server(data) and status in (400, 404):
         return ClusterError(

@@ -204,8 +204,8 @@ def _run(session: Session, probe: Probe, rounds: int, cost: int, total: int) -> 
         session.observe("not-run", more, f"the budget was spent before {problem}", claims=list(probe.claims))
     except BarredError as problem:
         session.observe(
-            "not-run", f"{problem}: mmdeploy verify --print-rbac prints the rights", f"no right to {problem}",
-            claims=list(probe.claims),
+            "not-run", f"{problem}: mmdeploy verify BUNDLE --print-rbac --for USER prints the rights",
+            f"no right to {problem}", claims=list(probe.claims),
         )  # fmt: skip
 
 

@@ -119,7 +119,7 @@ def find(seen: Seen, catalog: Catalog, name: str | None) -> Router:
             raise NotFoundError(
                 f"no endpoint picker runs in namespace {seen.namespace}, and its pools cannot be seen: "
                 f"{seen.missing['pools']}",
-                next_step="mmdeploy verify --print-rbac prints the rights for an administrator",
+                next_step="mmdeploy verify BUNDLE --print-rbac --for USER prints the rights for an administrator",
             )
         raise NotFoundError(
             f"namespace {seen.namespace} has no endpoint picker and no InferencePool",

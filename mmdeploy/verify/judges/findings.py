@@ -87,7 +87,7 @@ def pages_missing(reasons: Iterable[str], away: Container[str] = ()) -> list[str
         elif "unauthorised" in reason:
             found.append(f"{reason}: give a token (token: env:NAME), or render with monitoring, which opens the page")
         elif "no right to" in reason:
-            found.append(f"{reason}: mmdeploy verify --print-rbac prints the rights")
+            found.append(f"{reason}: mmdeploy verify BUNDLE --print-rbac --for USER prints the rights")
         elif "restarted" in reason:
             found.append(f"{reason}: run it again once the pod is stable")
         elif "has no" in reason or "counts no such" in reason:
