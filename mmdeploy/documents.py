@@ -203,6 +203,19 @@ def parse_all(text: str, name: str, error: type[UsageError] = SpecError) -> list
     return [value for value in values if value is not None]
 
 
+def origin_in(text: str, name: str, number: int, path: Iterable[str | int]) -> str:
+    """``name:line:column`` in a stream of YAML documents, as `Document.origin`; ``number`` counts the documents of
+    `parse_all` from 0."""
+    nodes = [node for node in yaml.compose_all(text, Loader=_Loader) if node and node.tag != f"{_TAG}null"]
+    positions: dict[KeyPath, tuple[int, int]] = {}
+    _collect(nodes[number], (), positions)
+    steps = tuple(path)
+    while steps and steps not in positions:
+        steps = steps[:-1]
+    line, column = positions.get(steps, (1, 1))
+    return f"{name}:{line}:{column}"
+
+
 def _loaded(text: str, name: str, error: type[UsageError], load: Callable[..., Any]) -> Any:
     try:
         return load(text, Loader=_PlainLoader)

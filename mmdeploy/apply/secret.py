@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mmdeploy.apply.inventory import DEPLOYMENT, MANAGED_BY, MANAGER
 from mmdeploy.errors import ConflictError, ForbiddenError, MmdeployError, NotFoundError, UsageError
+from mmdeploy.secrecy import MASK, without_tokens
 
 if TYPE_CHECKING:
     from mmdeploy.cluster.session import Session
@@ -22,6 +23,10 @@ OPTION = "--hf-token-from"
 _FORMS = "env:HF_TOKEN, file:PATH or existing"
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 _LONGEST = 4096
+_READ = 64 << 10
+"""Bytes; a device has no end."""
+_BARE = re.compile(r"[A-Za-z0-9_-]{20,}")
+"""What was pasted where a path belongs."""
 
 
 @dataclass(frozen=True)
@@ -47,21 +52,47 @@ class TokenSource:
         """The token; None for ``existing``. Raises `UsageError` where there is none."""
         if self.form == "existing":
             return None
-        where = f"{OPTION} {self.form}:{self.place}"
-        if self.form == "env":
-            text = os.environ.get(self.place, "")
-        else:
-            try:
-                text = Path(self.place).read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError) as problem:
-                why = getattr(problem, "strerror", None) or "no text"
-                raise UsageError(f"the token cannot be read: {why}", origin=where) from None
-        token = text.strip()
+        token = (os.environ.get(self.place, "") if self.form == "env" else self._text()).strip()
         if not token:
-            raise UsageError("there is no token: it is empty", origin=where)
+            next_step = f"export {self.place}=…" if self.form == "env" else "write the token into the file"
+            found = "the variable is not set, or empty" if self.form == "env" else "it is empty"
+            raise UsageError(f"there is no token: {found}", origin=self._where, next_step=next_step)
         if len(token) > _LONGEST or not token.isprintable() or " " in token:
-            raise UsageError("that is no token: it holds blanks, several lines, or too much", origin=where)
+            raise UsageError(
+                "that is no token: it holds blanks, several lines, or too much", origin=self._where,
+                next_step="put nothing but the token there, on one line; huggingface.co/settings/tokens shows yours",
+            )  # fmt: skip
         return token
+
+    def _text(self) -> str:
+        """What the file says, or a pipe; at most as much as may be a token's."""
+        try:
+            with Path(self.place).open("rb") as file:
+                data = file.read(_READ + 1)
+        except (OSError, ValueError) as problem:
+            why = getattr(problem, "strerror", None) or "no file can have such a name"
+            raise UsageError(
+                f"the token cannot be read: {why}", origin=self._where,
+                next_step=f"{OPTION} file:PATH names a file that holds the token, and that you may read",
+            ) from None  # fmt: skip
+        if len(data) > _READ:
+            raise UsageError(
+                f"that is no token: the file holds more than {_READ >> 10} KiB", origin=self._where,
+                next_step=f"{OPTION} file:PATH names a file that holds nothing but the token",
+            )  # fmt: skip
+        try:
+            return data.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise UsageError(
+                "the token cannot be read: no text", origin=self._where,
+                next_step=f"{OPTION} file:PATH names a file of plain text",
+            ) from None  # fmt: skip
+
+    @property
+    def _where(self) -> str:
+        """The option as it was given, without what may be the token itself."""
+        bare = self.form == "file" and _BARE.fullmatch(self.place) and not Path(self.place).exists()
+        return f"{OPTION} {self.form}:{MASK if bare else without_tokens(self.place)}"
 
 
 @dataclass(frozen=True)

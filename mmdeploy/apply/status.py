@@ -75,7 +75,7 @@ class Status:
             "namespace": self._namespace,
             "context": self._session.where.context,
             "foundBy": subject.by,
-            "ready": bool(states) and ready,
+            "ready": bool(roles) and ready,
             "release": self._release(subject, states),
             "lastApply": _last_apply(subject.inventory),
             "lease": _lease(at_work),

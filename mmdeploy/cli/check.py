@@ -127,29 +127,18 @@ def _chart(said: str | None, wanted: Intended, catalog: Any) -> Any:
 
 def _token(said: str | None) -> str | None:
     """The token from where a person said. Raises `UsageError`; no message holds it."""
-    import os
-
+    from mmdeploy.apply.secret import TokenSource
     from mmdeploy.errors import UsageError
 
     if said is None:
         return None
-    kind, _, name = said.partition(":")
-    found: str | None
-    if kind == "env" and name:
-        found = os.environ.get(name)
-    elif kind == "file" and name:
-        try:
-            found = Path(name).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError):
-            found = None
-    else:
+    if said.partition(":")[0] not in ("env", "file"):
         raise UsageError(
             "says neither env:NAME nor file:PATH; a token itself would be seen by everybody on this machine",
             origin="--hf-token-from", nearest=["env:HF_TOKEN", "file:PATH"],
+            next_step="--hf-token-from env:HF_TOKEN",
         )  # fmt: skip
-    if not found or not found.strip():
-        raise UsageError(f"{said} holds no token", origin="--hf-token-from")
-    return found.strip()
+    return TokenSource.of(said).read()
 
 
 def _seconds(said: str | None) -> float | None:

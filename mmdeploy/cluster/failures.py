@@ -70,7 +70,8 @@ def from_response(status: int, data: bytes, method: str, path: str) -> ClusterEr
             message or f"{method} {path} is forbidden",
             next_step="mmdeploy check BUNDLE --print-rbac --for USER prints the rights it takes",
         )
-    if not _from_api_server(data) and status in (400, 404):
+    # A 404 in other words is the API server's, too: of a group that nobody serves.
+    if status == 400 and not _from_api_server(data):
         return ClusterError(
             f"what the kubeconfig calls the API server is none: it answers {status} {message}".rstrip(),
             origin="kubeconfig", next_step="kubectl cluster-info shows its address; --context chooses another cluster",

@@ -91,7 +91,7 @@ def _owned(subject: Subject) -> Check:
         if subject.intended.name in names or (not names and _is_ours(seen.value)):
             own += 1
         else:
-            owner = f"deployment {listed(names)}" if names else _owner(seen.value)
+            owner = f"deployment {listed(names)}" if names else owner_of(seen.value)
             foreign.append(f"{item['kind']} {item['metadata']['name']} ({owner})")
     if not foreign:
         return Check(CATEGORY, name, "ok", f"{own} of them" if own else "none exists yet")
@@ -119,12 +119,13 @@ def _is_ours(live: Mapping[str, Any]) -> bool:
     return "mmdeploy" in {entry.get("manager") for entry in live["metadata"].get("managedFields") or ()}
 
 
-def _owner(live: Mapping[str, Any]) -> str:
+def owner_of(live: Mapping[str, Any], besides: Iterable[str] = ()) -> str:
+    """Whose an object is, as far as it says: a helm release's, or those who manage its fields, ``besides`` some."""
     release = release_of(live)
     if release:
         return f"helm release {release}"
     managers = [str(entry.get("manager")) for entry in live["metadata"].get("managedFields") or ()
-                if entry.get("subresource") != "status"]  # fmt: skip
+                if entry.get("subresource") != "status" and entry.get("manager") not in besides]  # fmt: skip
     return f"made by {listed(list(dict.fromkeys(managers)))}" if managers else "made by somebody"
 
 
@@ -133,7 +134,8 @@ def _owner(live: Mapping[str, Any]) -> str:
 
 def _selected(subject: Subject) -> Check:
     """Pods that the router's pool would take although they are another deployment's."""
-    selector = subject.intended.values.get("router", {}).get("modelServers", {}).get("matchLabels") or {}
+    servers = (subject.intended.values.get("router") or {}).get("modelServers") or {}
+    selector = servers.get("matchLabels") or {}
     name = "the router's pool selects no foreign pods"
     if subject.seen.pods.value is None:
         return Check(CATEGORY, name, "skipped", f"pods: {subject.seen.pods.why}")
@@ -196,4 +198,4 @@ def _pools(subject: Subject) -> Iterator[Check]:
             )  # fmt: skip
 
 
-__all__ = ["checks", "release_of"]
+__all__ = ["CATEGORY", "checks", "owner_of", "release_of"]

@@ -133,7 +133,12 @@ def _router(intended: Intended, facts: Facts) -> Demand:
         **{key: picker[key] for key in ("affinity", "tolerations", "nodeSelector") if picker.get(key)},
     }  # fmt: skip
     name = router_name(intended.name, facts)
-    return Demand(ROUTER, int(picker.get("replicas", 1)), {}, spec, {**asks, "pods": 1000}, ("Deployment", name))
+    return Demand(ROUTER, _count(picker.get("replicas")), {}, spec, {**asks, "pods": 1000}, ("Deployment", name))
+
+
+def _count(said: int | str | None) -> int:
+    """Replicas of the values, where null leaves the chart's own."""
+    return 1 if said is None else int(said)
 
 
 def router_name(release: str, facts: Facts) -> str:

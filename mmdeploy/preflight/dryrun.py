@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from mmdeploy.errors import ConflictError, ForbiddenError, MmdeployError, NotFoundError, RejectedError
+from mmdeploy.preflight import takeovers
 from mmdeploy.preflight.check import Check, Result
 from mmdeploy.preflight.demand import pod_templates
 from mmdeploy.preflight.facts import listed
@@ -21,13 +22,16 @@ _RIGHT: Final = re.compile(r"cannot (create|patch|update) resource")
 """A right that is missing; quotas and admission say "forbidden" too."""
 _TRIAL: Final = "mmdeploy-check"
 """Name of a Deployment that is only ever tried."""
+_SCHEMA: Final = re.compile(r"failed to create typed patch object \([^)]*\): (?:errors:\s*)?(?P<why>.+)", re.DOTALL)
+"""What server-side apply says of a field that the schema lacks, or has with another type."""
 _INVALID: Final = re.compile(rf'^.*"{_TRIAL}" is invalid: ')
 
 
 def checks(subject: Subject) -> Iterator[Check]:
     """One check for the bundle's objects when all pass, else one for each that does not; then the router's."""
     force = subject.options.adopt or subject.options.force_conflicts
-    yield from _tried(subject, "object", subject.intended.objects, force)
+    objects = subject.intended.objects
+    yield from _judged(subject, "object", objects, _tried(subject, objects, force))
     yield from _pods(subject)
     chart = subject.options.chart
     if chart is None:
@@ -41,7 +45,11 @@ def checks(subject: Subject) -> Iterator[Check]:
             hint += "; where its registry cannot be reached: --router-chart PATH takes the chart from here"
         yield Check(CATEGORY, f"chart {chart} makes objects of the values", "error", rendered.why, hint)
     else:
-        yield from _tried(subject, "object of the router", rendered.value, True)  # their fields are helm's
+        tried = _tried(subject, rendered.value, True)  # their fields are helm's
+        foreign = list(takeovers.foreign(subject, tried))
+        yield from foreign
+        others = [(item, answer) for item, answer in tried if not takeovers.concerns(item, foreign)]
+        yield from _judged(subject, "object of the router", rendered.value, others)
 
 
 def _pods(subject: Subject) -> Iterator[Check]:
@@ -79,13 +87,18 @@ def _chart(subject: Subject) -> list[Any]:
     return [item for item in found if item and item["kind"] not in ("ClusterRole", "ClusterRoleBinding")]
 
 
-def _tried(subject: Subject, what: str, objects: Sequence[Object], force: bool) -> Iterator[Check]:
+def _tried(subject: Subject, objects: Sequence[Object], force: bool) -> list[tuple[Object, Reading[Any]]]:
+    """The objects whose kind is served, and what the server says of each."""
     served = [item for item in objects if _is_served(subject, item)]
     answers: list[Reading[Any]] = subject.session.all([_trying(subject, item, force) for item in served])
+    return list(zip(served, answers, strict=True))
+
+
+def _judged(
+    subject: Subject, what: str, objects: Sequence[Object], served: Sequence[tuple[Object, Reading[Any]]]
+) -> Iterator[Check]:
     asked = [
-        (item, answer.problem)
-        for item, answer in zip(served, answers, strict=True)
-        if not _comes_with_its_role(item, answer.problem, objects)
+        (item, answer.problem) for item, answer in served if not _comes_with_its_role(item, answer.problem, objects)
     ]
     bad = [(item, problem) for item, problem in asked if problem]
     if not subject.namespace_exists:
@@ -101,7 +114,8 @@ def _tried(subject: Subject, what: str, objects: Sequence[Object], force: bool) 
     name = f"the server accepts every {what}"
     if not bad:
         detail = f"{len(asked)} tried, strictly"
-        detail += f"; {len(objects) - len(served)} not, whose kind it does not serve" * (len(served) < len(objects))
+        unserved = sum(not _is_served(subject, item) for item in objects)
+        detail += f"; {unserved} not, whose kind it does not serve" * bool(unserved)
         detail += f"; {len(served) - len(asked)} not, whose Role is not there yet" * (len(asked) < len(served))
         yield Check(CATEGORY, name, "ok" if asked else "skipped", detail)
 
@@ -152,6 +166,10 @@ def _refused(subject: Subject, item: Object, problem: MmdeployError) -> Check:
     if "immutable" in problem.found:
         result: Result = "warning" if subject.options.recreate else "error"
         return Check(CATEGORY, name, result, problem.found, "apply --recreate deletes the object and makes it anew")
+    misfit = _SCHEMA.search(problem.found)
+    if misfit:
+        detail = f"it does not fit the schema of its kind: {' '.join(misfit['why'].split())}"
+        return Check(CATEGORY, name, "error", detail, "correct that field, or the settings that it was rendered from")
     return Check(CATEGORY, name, "error", problem.found, hint)
 
 

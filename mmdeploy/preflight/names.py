@@ -54,7 +54,7 @@ def checks(subject: Subject) -> Iterator[Check]:
             worst[each.owner] = each
     for each in worst.values():
         yield Check(
-            CATEGORY, f"{each.owner} has a name that controllers can work with", "error",
+            CATEGORY, f"{each.owner}{',' * (', ' in each.owner)} has a name that controllers can work with", "error",
             f"{each.what} will be {each.shape.replace('{', '').replace('}', '')}, {each.length} characters of "
             f"{each.longest} that are allowed", _hint(subject, each),
         )  # fmt: skip
@@ -123,7 +123,7 @@ def _named(item: Object) -> Iterator[tuple[str, dict[str, str], set[str]]]:
     if item["kind"] == "DisaggregatedSet":
         for role in spec["roles"]:
             given = {"name": name, "role": str(role["name"]), "slice": str(max(0, int(spec.get("slices", 1)) - 1))}
-            yield f"{owner}, role {role['name']},", *_grouped(role["spec"], given)
+            yield f"{owner}, role {role['name']}", *_grouped(role["spec"], given)
     elif item["kind"] == "LeaderWorkerSet":
         yield owner, *_grouped(spec, {"name": name})
     else:

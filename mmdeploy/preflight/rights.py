@@ -81,7 +81,7 @@ def held(intended: Intended, facts: Facts) -> Iterator[Right]:
     """What the router's Roles grant: the API server lets nobody grant what they do not hold."""
     rules = facts["router"]
     granted = list(rules["picker"])
-    if (intended.values.get("router") or {}).get("inferencePool", {}).get("create", True):
+    if ((intended.values.get("router") or {}).get("inferencePool") or {}).get("create", True):
         granted += rules["pickerOfPool"]
     for rule in granted:
         for group, resource in _each(rule):

@@ -55,14 +55,15 @@ def test_no_kubeconfig(place: str, said: str, tmp_path: Path) -> None:
     ("status", "data", "kind"),
     [
         (400, b"Client sent an HTTP request to an HTTPS server.\n", ClusterError),
-        (404, b"404 page not found\n", ClusterError),
+        (404, b"404 page not found\n", NotFoundError),
         (404, b'{"kind":"Status","message":"pods \\"a\\" not found"}', NotFoundError),
         (500, b'{"kind":"Status","message":"failed to create typed patch object (apps/v1): .spec.replicas: expected '
               b'numeric"}', RejectedError),
     ],
 )  # fmt: skip
 def test_an_answer_that_says_no(status: int, data: bytes, kind: type[ClusterError]) -> None:
-    """The first two as Go's own server words them (net/http), the others as the API server does."""
+    """The first as Go's own server words it (net/http), the others as the API server does: the second for a group that it
+    does not serve."""
     problem = from_response(status, data, "GET", "/version")
     assert type(problem) is kind
     assert problem.next_step or kind is NotFoundError

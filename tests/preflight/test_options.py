@@ -27,8 +27,8 @@ def check(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
         (["--for", "jo"], "--for: belongs to --print-rbac"),
         (["-o", "yaml"], "-o yaml: belongs to --print-rbac"),
         (["--hf-token-from", "hf_mine"], "says neither env:NAME nor file:PATH"),
-        (["--hf-token-from", "env:NOT_THERE"], "env:NOT_THERE holds no token"),
-        (["--hf-token-from", "file:/not/there"], "file:/not/there holds no token"),
+        (["--hf-token-from", "env:NOT_THERE"], "env:NOT_THERE: there is no token: the variable is not set"),
+        (["--hf-token-from", "file:/not/there"], "file:/not/there: the token cannot be read: No such file"),
     ],
 )
 def test_misuse(words: list[str], told: str) -> None:
@@ -55,7 +55,7 @@ def test_a_bundle_that_was_edited_out_of_shape(tmp_path: Path) -> None:
         check=False,
     )  # fmt: skip
     assert done.returncode == 2
-    assert "has not the shape of one" in done.stderr
+    assert ": spec lacks template" in done.stderr
 
 
 def test_the_rights_as_json() -> None:

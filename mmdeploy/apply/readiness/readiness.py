@@ -60,7 +60,8 @@ class OwnerState:
     kind: str
     name: str
     phase: str
-    """absent, unseen, unreported, creating, rolling, or refused: somebody refuses the pods it makes."""
+    """absent, unseen, unreported, creating, rolling, scaled-down: it shall have no pods; or refused: somebody refuses
+    the pods it makes."""
     detail: str
     since: datetime | None = None
     failure: Failure | None = None
@@ -166,10 +167,12 @@ class Judge:
         engine = workload.role != ROUTER
         pods = [self._pod(pod, engine) for pod in branch.pods]
         counted = tuple(pod for pod in pods if pod.phase.name not in ("stopping", "ended"))
-        # Of several endpoint pickers one leads; the others are never ready (router.md §4.2).
-        needed = branch.desired if engine else min(1, branch.desired)
+        # Of several endpoint pickers one leads; the others are never ready (router.md §4.2). A role without a pod is
+        # not played, whoever scaled it down.
+        needed = max(1, branch.desired) if engine else min(1, branch.desired)
+        owners = self._owners(branch, counted, needed) if branch.desired else self._scaled_down(item)
         return RoleState(
-            workload, item, branch.desired, counted, tuple(self._owners(branch, counted, needed)),
+            workload, item, branch.desired, counted, tuple(owners) if engine or branch.desired else (),
             sum(1 for pod in branch.old if not pod["metadata"].get("deletionTimestamp")), branch.note, needed,
         )  # fmt: skip
 
@@ -191,6 +194,13 @@ class Judge:
             last = branch.levels[-1]
             text = f"{len(pods)} of {branch.desired} pods are there"
             yield OwnerState(str(last["kind"]), str(last["metadata"]["name"]), "creating", text)
+
+    def _scaled_down(self, item: Object) -> Iterator[OwnerState]:
+        failure = Failure("it is scaled to 0 pods: nobody plays the role", "set its replicas to 1 or more, in the "
+                          "bundle too, and apply again")  # fmt: skip
+        yield OwnerState(
+            str(item["kind"]), str(item["metadata"]["name"]), "scaled-down", "it is scaled to 0 pods", failure=failure
+        )
 
     def _lagging(self, lag: Lagging) -> OwnerState:
         metadata = lag.item["metadata"]

@@ -331,7 +331,7 @@ class _Watch:
         self.over = all(part.ready for part in self._in_front)
 
     def _pool(self, seen: Seen, roles: Sequence[RoleState], router: Object | None) -> Iterator[Event]:
-        servers = self.intended.values.get("router", {}).get("modelServers", {})
+        servers = (self.intended.values.get("router") or {}).get("modelServers") or {}
         given = servers.get("matchLabels") or {}
         expected = {
             workload.role
@@ -376,7 +376,7 @@ class _Watch:
             yield from self._changed("model", "Model", model, "asking", why, None)
 
     def _port(self) -> int:
-        servers = self.intended.values.get("router", {}).get("modelServers", {})
+        servers = (self.intended.values.get("router") or {}).get("modelServers") or {}
         ports = servers.get("targetPorts") or [{}]
         return int(ports[0].get("number", self.catalog.ports["modelServer"]))
 
