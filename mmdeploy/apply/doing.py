@@ -52,7 +52,10 @@ class Doing:
             return
         session, name, namespace = self._setting.session, self._setting.name, self._setting.namespace
         self._lease = self._held.enter_context(Lease(session, namespace, name))
-        if inventory.load(session, namespace, name) != self._found.before:
+        before = self._found.before
+        # A run that was killed after this was planned may have left a helm at work.
+        late = router.settled(before, self.pause)
+        if late or inventory.load(session, namespace, name) != before:
             raise ConflictError(
                 f"somebody changed {name} since this was planned",
                 origin=f"ConfigMap {inventory.object_name(name)}",
@@ -73,6 +76,11 @@ class Doing:
         self._setting.deadlines.check()
         if self._lease is not None:
             self._lease.check()
+
+    def pause(self, seconds: float) -> None:
+        """Wait for somebody else; raises as `safe_place` does."""
+        self._setting.stop.sleep(seconds)
+        self.safe_place()
 
     def finished(self, stage: str) -> None:
         """A stage is done: write that down, at once where it has put something on the cluster."""
@@ -220,7 +228,7 @@ class Doing:
             if last:
                 raise router.not_recorded(found, setting.namespace)
             yield Warned(f"helm could not record what it did: the release is {found.status}; it is done once more")
-            setting.helm.unlock(found)
+            setting.helm.unlock(found, setting.deadlines.left(WRITE_SECONDS))
 
     def _unlock(self) -> Iterator[Event]:
         if self._dry:
@@ -228,8 +236,9 @@ class Doing:
         setting, before = self._setting, self._found.before
         ours = before is not None and before.release is not None
         if router.unlocked(
-            setting.session, setting.helm, setting.namespace, setting.name, ours=ours, pause=setting.stop.sleep
-        ):
+            setting.session, setting.helm, setting.namespace, setting.name, ours=ours, pause=self.pause,
+            left=setting.deadlines.left,
+        ):  # fmt: skip
             yield Warned(f"the Helm release {setting.name} was locked by a helm that was interrupted; it was unlocked")
 
     def objects(self, stage: str) -> Iterator[Event]:

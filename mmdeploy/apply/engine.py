@@ -23,11 +23,13 @@ from mmdeploy.apply.events import (
     StageSkipped,
     StageStarted,
     Target,
+    Warned,
 )
 from mmdeploy.apply.interrupts import Stop
 from mmdeploy.apply.looking import Found
 from mmdeploy.apply.plan.plan import Plan
 from mmdeploy.apply.stages import Deadlines
+from mmdeploy.cluster import helm
 from mmdeploy.cluster.parallel import begin
 from mmdeploy.errors import DeployError, MmdeployError, StoppedError
 
@@ -77,15 +79,22 @@ class Apply:
         yield from self._guarded(self._looking())
 
     def _looking(self) -> Iterator[Event]:
-        found = begin(partial(looking.look, self._setting))  # nothing that the checks find changes what there is
-        try:
-            yield from self._run("preflight", lambda: looking.checks(self._setting))
-        except DeployError:
-            if found.exception() is None:  # an option is a better answer than a check that knows none
-                looking.require_options(found.result())
-            raise
-        self._found = found.result()
-        self._doing = Doing(self._setting, self._found)
+        setting, doing = self._setting, self._doing
+        with helm.heeding(doing.safe_place):
+            found = begin(partial(looking.look, setting))  # nothing that the checks find changes what there is
+            try:
+                yield from self._run("preflight", lambda: looking.checks(setting))
+            except DeployError:
+                doing.safe_place()  # a helm that was ended is no reason to say that something is wrong with it
+                if found.exception() is None:  # an option is a better answer than a check that knows none
+                    looking.require_options(found.result())
+                raise
+            self._found = found.result()
+            doing.safe_place()
+            if router.settled(self._found.before, doing.pause):
+                yield Warned("a helm that was left behind by an mmdeploy that was killed has ended")
+                self._found = looking.look(setting)
+        self._doing = Doing(setting, self._found)
         yield from looking.told(self._found)
         looking.require_options(self._found)
 

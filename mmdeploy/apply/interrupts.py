@@ -1,16 +1,19 @@
-"""Ctrl-C and SIGTERM: the first asks to stop at the next safe place, the second ends at once."""
+"""Ctrl-C, SIGTERM and a terminal that is closed: the first asks to stop at the next safe place, the second ends at
+once."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
+import stat
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
 from mmdeploy.errors import StoppedError
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stop:
@@ -43,21 +46,39 @@ class Stop:
 def heeded(stop: Stop, notice: Callable[[], None]) -> Iterator[None]:
     """While inside, the first signal asks ``stop`` and calls ``notice``; the second raises KeyboardInterrupt.
 
-    Only for the main thread. What was done on a signal before is done again afterwards.
+    A SIGHUP is never the second: a shell that ends sends another than the terminal that goes away. Where it is
+    ignored, as ``nohup`` has it, it stays so. Only for the main thread. What was done on a signal before is done again
+    afterwards.
     """
 
     def heed(number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGHUP:
+            _leave_terminal()
+            if stop.asked:
+                return
         if stop.asked:
             raise KeyboardInterrupt
         stop.ask()
-        notice()
+        with contextlib.suppress(OSError, RuntimeError):  # a stream that is gone, or is being written to just now
+            notice()
 
-    before = {number: signal.signal(number, heed) for number in SIGNALS}
+    heard = [number for number in SIGNALS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, heed) for number in heard}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _leave_terminal() -> None:
+    """What is printed to a terminal that is gone leads nowhere from now on, instead of being an error."""
+    for number in (0, 1, 2):
+        with contextlib.suppress(OSError):
+            if stat.S_ISCHR(os.fstat(number).st_mode) and not os.isatty(number):
+                nowhere = os.open(os.devnull, os.O_RDWR)
+                os.dup2(nowhere, number)
+                os.close(nowhere)
 
 
 __all__ = ["SIGNALS", "Stop", "heeded"]

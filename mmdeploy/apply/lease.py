@@ -15,12 +15,12 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from mmdeploy.apply.inventory import MANAGED_BY, MANAGER, object_name
 from mmdeploy.apply.readiness.objects_seen import moment
+from mmdeploy.cluster.processes import gone, process
 from mmdeploy.errors import ConflictError, MmdeployError, NotFoundError
 
 if TYPE_CHECKING:
@@ -148,7 +148,8 @@ class Holder:
     ours: bool
     """Whether mmdeploy wrote it."""
     gone: bool
-    """Whether that process ran on this machine and is gone."""
+    """Whether that process ran on this machine and is gone. What it started may still be at work, see
+    `mmdeploy.apply.router.settled`."""
 
     def holds(self, now: datetime) -> bool:
         """Whether it is to be respected."""
@@ -166,7 +167,7 @@ def holder(standing: Mapping[str, Any]) -> Holder | None:
         moment(spec.get("acquireTime")),
         renewed + timedelta(seconds=spec.get("leaseDurationSeconds") or SECONDS),
         (metadata.get("labels") or {}).get(MANAGED_BY) == MANAGER,
-        _dead((metadata.get("annotations") or {}).get(_PROCESS, "")),
+        _visible(str(spec["holderIdentity"])) and gone((metadata.get("annotations") or {}).get(_PROCESS, "")),
     )
 
 
@@ -220,28 +221,13 @@ def person() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-def process(pid: int) -> str:
-    """What tells one process on one machine from all others, also from a later one with its number; empty where the
-    system does not say."""
-    with contextlib.suppress(OSError, IndexError):
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        space = os.readlink("/proc/self/ns/pid")
-        begun = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-        return f"{boot} {space} {pid} {begun[19]} {'' if begun[0] != 'Z' else 'ended'}".strip()
-    return ""
-
-
-def _dead(said: str) -> bool:
-    """Whether that process ran on this machine and is gone."""
-    parts = said.split()
-    mine = process(os.getpid()).split()
-    if len(parts) != 4 or len(mine) != 4 or parts[:2] != mine[:2] or not parts[2].isdigit():
-        return False
-    return process(int(parts[2])) != said
+def _visible(identity: str) -> bool:
+    """Whether it would be seen here what that person's process left behind: one's own, and everything for root."""
+    return identity.rpartition(":")[0] == person() or (hasattr(os, "geteuid") and os.geteuid() == 0)
 
 
 def _stamp(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-__all__ = ["RENEW_SECONDS", "SECONDS", "Holder", "Lease", "held", "holder", "path", "person", "process", "read"]
+__all__ = ["RENEW_SECONDS", "SECONDS", "Holder", "Lease", "held", "holder", "path", "person", "read"]

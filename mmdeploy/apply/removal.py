@@ -32,9 +32,9 @@ from mmdeploy.apply.lease import Lease
 from mmdeploy.apply.namespaces import standing
 from mmdeploy.apply.stages import Deadlines
 from mmdeploy.apply.writing import left
-from mmdeploy.cluster.helm import Helm
+from mmdeploy.cluster.helm import WRITE_SECONDS, Helm
 from mmdeploy.cluster.releases import Stored, stored
-from mmdeploy.errors import MmdeployError, StoppedError, TimedOutError, UsageError
+from mmdeploy.errors import ConflictError, MmdeployError, StoppedError, TimedOutError, UsageError
 from mmdeploy.preflight.facts import Facts
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Removal:
         self._items: list[_Item] = []
         self._release: Stored | None = None
         self._drop_namespace = False
-        self._stage = STAGES[0]
+        self._stage = ""
         self._done: list[str] = []
         self._counts = {"changed": 0, "unchanged": 0}
         self._starting: tuple[str, ...] = ()
@@ -119,7 +119,7 @@ class Removal:
         kept = self._inventory
         read: list[Any] = self._session.all([
             lambda: standing(self._session, kept.namespace, kept.name),
-            lambda: stored(self._session, kept.namespace, kept.release.name) if kept.release else None,
+            self._stored,
             *(partial(self._item, entry) for entry in kept.entries),
         ])  # fmt: skip
         namespace, self._release, *self._items = read
@@ -170,6 +170,15 @@ class Removal:
         self._deadlines.start()
         kept = self._inventory
         with Lease(self._session, kept.namespace, kept.name) as self._held:
+            if inventory.load(self._session, kept.namespace, kept.name) != kept:
+                raise ConflictError(
+                    f"somebody changed {kept.name} since this was listed",
+                    origin=f"ConfigMap {kept.configmap}",
+                    next_step="run the command again: it lists anew",
+                )
+            if router.settled(kept, self._pause):
+                yield Warned("a helm that was left behind by an mmdeploy that was killed has ended")
+                self._release = self._stored()
             self._inventory = replace(kept, ending=tuple(self._endings()), stages=())
             inventory.save(self._session, self._inventory)
             for stage in ("monitoring", "gateway", "model-servers"):
@@ -177,11 +186,28 @@ class Removal:
             yield from self._run("router", self._uninstall, kept.release is not None)
             yield from self._run("secret", partial(self._delete, "secret"), bool(self._of("secret")))
             yield from self._run("wait", self._wait, True)
+            yield from self._again(kept)
             if self._drop_namespace:
                 yield from self._run("namespace", self._delete_namespace, True)
             else:
                 inventory.remove(self._session, self._inventory)
         yield Finished(self._counts["changed"], self._counts["unchanged"], self._deadlines.clock() - begun)
+
+    def _again(self, kept: Inventory) -> Iterator[Event]:
+        """Take away a release that came meanwhile: of a helm on another machine whose mmdeploy was killed, and which
+        took longer than the lease."""
+        if kept.release is None or "router" in kept.stages:
+            return
+        self._release = self._stored()
+        if self._release is not None:
+            self._inventory = replace(self._inventory, ending=tuple(self._endings()))
+            inventory.save(self._session, self._inventory)
+            yield from self._run("router", self._uninstall, True)
+            yield from self._run("wait", self._wait, True)
+
+    def _stored(self) -> Stored | None:
+        kept = self._inventory
+        return stored(self._session, kept.namespace, kept.release.name) if kept.release else None
 
     def _endings(self) -> Iterator[Ending]:
         """The pods that have to be gone: noted before, or read off what is there now."""
@@ -216,6 +242,10 @@ class Removal:
         self._done.append(stage)
         yield StageDone(stage, self._deadlines.clock() - begun)
 
+    def _pause(self, seconds: float) -> None:
+        self._stop.sleep(seconds)
+        self._safe_place()
+
     def _safe_place(self) -> None:
         self._stop.check()
         self._deadlines.check()
@@ -239,12 +269,14 @@ class Removal:
         release = self._inventory.release
         assert release is not None
         namespace = self._inventory.namespace
-        if router.unlocked(self._session, self._helm, namespace, release.name, ours=True, pause=self._stop.sleep):
+        if router.unlocked(
+            self._session, self._helm, namespace, release.name, ours=True, pause=self._pause, left=self._deadlines.left
+        ):
             yield Warned(f"the Helm release {release.name} was locked by a helm that was interrupted; it was unlocked")
         self._safe_place()
         there = stored(self._session, namespace, release.name) is not None
         if there:
-            self._helm.uninstall(release.name)
+            self._helm.uninstall(release.name, self._deadlines.left(WRITE_SECONDS))
         yield self._did("router", "HelmRelease", release.name, "removed" if there else "gone")
 
     def _wait(self) -> Iterator[Event]:
@@ -306,7 +338,7 @@ class Removal:
                 yield from events
             except StoppedError:
                 again = self._choices.again
-                yield Interrupted(self._stage, tuple(self._done), self._starting, again, again)
+                yield Interrupted(self._stage or STAGES[0], tuple(self._done), self._starting, again, again)
                 raise
             except MmdeployError as problem:
                 yield Failed(self._stage, problem.origin or "", problem.found, hint=problem.next_step or "")

@@ -9,11 +9,13 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from mmdeploy.apply import charts
-from mmdeploy.cluster.helm import Chart, Helm, Release
+from mmdeploy.cluster import processes
+from mmdeploy.cluster.helm import WRITE_SECONDS, Chart, Helm, Release, work
 from mmdeploy.cluster.releases import Stored, stored
 from mmdeploy.errors import ClusterError, ConflictError, DeployError
 
 if TYPE_CHECKING:
+    from mmdeploy.apply.inventory import Inventory
     from mmdeploy.catalog import Catalog
     from mmdeploy.cluster.session import Session
     from mmdeploy.intended import Intended
@@ -56,12 +58,37 @@ def reached(chart: Chart) -> Iterator[None]:
         raise
 
 
+def settled(before: Inventory | None, pause: Callable[[float], None]) -> bool:
+    """Wait for a helm of this machine whose mmdeploy was killed: it goes on by itself, and what is read before it has
+    ended is soon wrong. Whether there was one.
+
+    Looks only where the inventory says that the router was begun and not finished. Raises `ConflictError` where it
+    does not end, and what ``pause`` raises.
+    """
+    if before is None or before.release is None or "router" in before.stages:
+        return False
+    waited = 0.0
+    while left := processes.left_behind(work(before.namespace, before.release.name)):
+        if waited >= SETTLE_SECONDS:
+            pids = " ".join(map(str, left))
+            raise ConflictError(
+                f"a helm that an mmdeploy left behind when it was killed is still at work (process {pids})",
+                origin=f"Helm release {before.release.name}",
+                next_step=f"wait until it has ended, or end it: kill {pids}; then run the command again",
+            )
+        pause(_LOOK_SECONDS)
+        waited += _LOOK_SECONDS
+    return waited > 0
+
+
 def unlocked(
-    session: Session, helm: Helm, namespace: str, name: str, *, ours: bool, pause: Callable[[float], None]
-) -> bool:
+    session: Session, helm: Helm, namespace: str, name: str, *, ours: bool, pause: Callable[[float], None],
+    left: Callable[[float], float],
+) -> bool:  # fmt: skip
     """Make a release that is locked usable again; whether there was anything to do.
 
-    A lock that an apply of this deployment left is broken, once that helm had time to finish. Raises `ConflictError`
+    A lock that an apply of this deployment left is broken, once that helm had time to finish. ``left``: seconds that
+    there still are, of so many. Raises `ConflictError`
     where somebody else's helm is at work.
     """
     found = stored(session, namespace, name)
@@ -78,7 +105,7 @@ def unlocked(
             origin=f"Helm release {name}",
             next_step=f"wait for it; if that helm is gone: helm rollback {name} --namespace {namespace}",
         )
-    helm.unlock(found)
+    helm.unlock(found, left(WRITE_SECONDS))
     return True
 
 
@@ -115,4 +142,4 @@ def restart(session: Session, namespace: str, deployments: Sequence[str]) -> Non
         session.patch(item, {"spec": {"template": {"metadata": {"annotations": {_RESTARTED: now}}}}})
 
 
-__all__ = ["OPTION", "chart_of", "not_recorded", "reached", "restart", "unlocked", "unrecorded"]
+__all__ = ["OPTION", "chart_of", "not_recorded", "reached", "restart", "settled", "unlocked", "unrecorded"]

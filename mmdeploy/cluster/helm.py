@@ -1,15 +1,22 @@
 """The helm program: the router is one of its releases.
 
-Values go in by stdin and never touch a disk. What helm says on stderr is kept for the error, in one sentence.
+Values go in by stdin and never touch a disk. What helm says on stderr is kept for the error, see
+`mmdeploy.cluster.complaints`. A helm that only answers a question may be ended any time; one that changes the release
+is let finish, or asked to end.
 """
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -17,8 +24,10 @@ from typing import Any, Final
 
 from mmdeploy import documents
 from mmdeploy.cluster.access import Access
+from mmdeploy.cluster.complaints import TRY, failure
 from mmdeploy.cluster.parallel import begin
-from mmdeploy.errors import ClusterError, DeployError, ForbiddenError, TimedOutError, UsageError
+from mmdeploy.cluster.processes import mark
+from mmdeploy.errors import ClusterError, DeployError, MmdeployError, TimedOutError, UsageError
 
 OLDEST: Final = (3, 12)
 """The oldest helm that the llm-d guides allow (llm-d-guides.md §14)."""
@@ -27,11 +36,15 @@ WRITE_SECONDS: Final = 300
 """helm's own default for ``--timeout``."""
 END_SECONDS: Final = 10
 """A helm that is asked to end has so long to do it."""
+STOP_SECONDS: Final = 2
+"""And so long where somebody does not want to wait any more."""
+_HEED_SECONDS: Final = 0.1
 UNDER_WAY: Final = frozenset({"pending-install", "pending-upgrade", "pending-rollback", "uninstalling"})
 """What a release is while a helm works on it; the next helm refuses one that an interrupted helm left so."""
 
 
 _VERSION: Final = ("version", "--template", "{{.Version}}")
+_WHERE_FROM: Final = "install helm 3.12 or newer, or 4"
 
 
 @dataclass(frozen=True)
@@ -86,14 +99,10 @@ class Helm:
         said = self._offline(_VERSION, None, READ_SECONDS)
         match = re.search(r"v(\d+)\.(\d+)\.(\d+)", said)
         if match is None:
-            raise UsageError(
-                f"helm version answers {said.strip()[:80]!r}", next_step="install helm 3.12 or newer, or 4"
-            )
+            raise UsageError(f"helm version answers {said.strip()[:80]!r}", next_step=_WHERE_FROM)
         version = (int(match[1]), int(match[2]), int(match[3]))
         if version[:2] < OLDEST:
-            raise UsageError(
-                f"helm {'.'.join(map(str, version))} is too old", next_step="install helm 3.12 or newer, or 4"
-            )
+            raise UsageError(f"helm {'.'.join(map(str, version))} is too old", next_step=_WHERE_FROM)
         return version
 
     def release(self, name: str) -> Release | None:
@@ -101,15 +110,20 @@ class Helm:
         # helm 4 lists every status unless told otherwise, helm 3 only with --all; both know these.
         words = ["list", "--filter", f"^{re.escape(name)}$", "--deployed", "--failed", "--pending", "--superseded",
                  "--uninstalling", "--output", "json"]  # fmt: skip
-        found = json.loads(self._run(words, seconds=READ_SECONDS) or "[]")
-        for item in found:
+        for item in self._read(words) or ():
             return Release(item["name"], int(item["revision"]), item["status"], item["chart"], item.get("updated", ""))
         return None
 
     def values(self, name: str) -> dict[str, Any]:
         """The values that the release was given."""
-        said = self._run(["get", "values", name, "--output", "json"], seconds=READ_SECONDS)
-        return json.loads(said) or {}
+        return self._read(["get", "values", name, "--output", "json"]) or {}
+
+    def _read(self, words: Sequence[str]) -> Any:
+        said = self._run(words, seconds=READ_SECONDS)
+        try:
+            return json.loads(said or "null")
+        except ValueError:
+            raise ClusterError(f"helm {words[0]} answers no JSON: {said.strip()[:80]!r}", next_step=TRY) from None
 
     def manifest(self, name: str) -> list[dict[str, Any]]:
         """The objects of the release as it was installed."""
@@ -122,7 +136,14 @@ class Helm:
     def template(self, name: str, chart: Chart, values: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The objects that a chart makes of values, without a cluster. Raises `DeployError` with the chart's reason."""
         said = self._offline(_template(name, chart), json.dumps(values), WRITE_SECONDS)
-        return documents.parse_all(said, f"helm template {chart}")
+        try:
+            found = documents.parse_all(said, f"helm template {chart}")
+        except UsageError as problem:
+            raise _no_objects(chart, problem.found, problem.origin) from None
+        odd = next((item for item in found if not _is_object(item)), None)
+        if odd is not None:
+            raise _no_objects(chart, f"{str(odd)[:80]!r} is no object of Kubernetes")
+        return found
 
     def begin(self, name: str, chart: Chart, values: Mapping[str, Any]) -> None:
         """Start what `version` and `template` will be asked for, while something else is done. For one command's life:
@@ -156,37 +177,51 @@ class Helm:
         words += ["--server-side=true", "--force-conflicts"] if force and self.version() >= (4,) else []
         words += ["--dry-run=server"] if dry_run else []
         words += ["--disable-openapi-validation"] if tried else []
-        self._run(words, stdin=json.dumps(values), seconds=seconds)
+        self._run(words, stdin=json.dumps(values), seconds=seconds, changes=name)
 
-    def uninstall(self, name: str) -> None:
+    def uninstall(self, name: str, seconds: float = WRITE_SECONDS) -> None:
         """Take the release away; one that is gone already is no error. Its pods end afterwards."""
-        self._run(["uninstall", name, "--ignore-not-found"], seconds=WRITE_SECONDS)
+        # Without --debug helm says that it failed, and not why.
+        self._run(["uninstall", name, "--ignore-not-found", "--debug"], seconds=seconds, changes=name)
 
-    def unlock(self, release: Release) -> None:
+    def unlock(self, release: Release, seconds: float = WRITE_SECONDS) -> None:
         """Free a release that an interrupted helm left locked: back to what was deployed, or away if nothing was or
         that was under way."""
         if release.revision > 1 and release.status != "uninstalling":
-            self._run(["rollback", release.name], seconds=WRITE_SECONDS)
+            self._run(["rollback", release.name], seconds=seconds, changes=release.name)
         else:
-            self.uninstall(release.name)
+            self.uninstall(release.name, seconds)
 
-    def _run(self, words: Sequence[str], *, seconds: float, stdin: str | None = None) -> str:
+    def _run(self, words: Sequence[str], *, seconds: float, stdin: str | None = None, changes: str = "") -> str:
+        """``changes``: the release that it changes. Without, it only answers a question: it may be ended any time."""
         place = ["--namespace", self._namespace, *self._access.words()]
+        environment = self._access.environment() | (mark(work(self._namespace, changes)) if changes else {})
         try:
             process = subprocess.Popen(
                 [self._program, *words, *place], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                text=True, env=self._access.environment(),
+                encoding="utf-8", errors="replace", env=environment,
                 # Out of reach of the terminal's Ctrl-C: helm is not stopped halfway, it finishes and mmdeploy stops.
                 start_new_session=True,
             )  # fmt: skip
         except FileNotFoundError:
+            raise UsageError("helm is not here, and the router is a Helm release", next_step=_WHERE_FROM) from None
+        except OSError as problem:
             raise UsageError(
-                "helm is not here, and the router is a Helm release", next_step="install helm 3.12 or newer, or 4"
-            ) from None
-        said, complained = _finished(process, words[0], stdin, seconds)
+                f"the helm of PATH cannot be run: {problem.strerror}", origin=shutil.which(self._program),
+                next_step=f"type -a helm shows which one that is; {_WHERE_FROM}",
+            ) from None  # fmt: skip
+        if changes:
+            said, complained = _finished(process, words[0], stdin, seconds)
+        else:
+            said, complained = _answered(process, words[0], stdin, seconds)
         if process.returncode:
-            raise failure(words[0], complained)
+            raise failure(words[0], complained, process.returncode)
         return said
+
+
+def work(namespace: str, release: str) -> str:
+    """How the work on a release is called where it is to be found again."""
+    return f"{namespace}/{release}"
 
 
 _begun: dict[tuple[str, ...], Future[str]] = {}
@@ -198,39 +233,114 @@ def _template(name: str, chart: Chart) -> list[str]:
 
 
 def _finished(process: subprocess.Popen[str], verb: str, stdin: str | None, seconds: float) -> tuple[str, str]:
-    """What helm said. It is asked to end, not killed, where time or patience runs out: then it unlocks the release."""
+    """What a helm said that changes something. It is asked to end, not killed, where time or patience runs out: then
+    it unlocks the release. When this returns, or raises, it has ended."""
     try:
         return process.communicate(stdin, timeout=max(seconds, 0.1))
     except subprocess.TimeoutExpired:
-        process.terminate()
-        try:
-            process.communicate(timeout=END_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
-        raise TimedOutError(
-            f"helm {verb} did not finish within {seconds:.0f} s",
-            next_step="run the command again: what helm has done is kept",
-        ) from None
+        _end(process, END_SECONDS)
+        raise _late(verb, seconds) from None
     except BaseException:
-        process.terminate()
+        _end(process, STOP_SECONDS)
         raise
 
 
-def failure(verb: str, stderr: str) -> ClusterError | DeployError:
-    """What a helm that failed said, as one sentence."""
-    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    said = next((line for line in reversed(lines) if line.startswith("Error:")), lines[-1] if lines else "no message")
-    said = said.removeprefix("Error: ")
-    if re.search(r"is forbidden|cannot (get|list|create|patch|update|delete) resource", said):
-        return ForbiddenError(
-            f"helm {verb}: {said}", next_step="mmdeploy check --print-rbac prints the rights that apply takes"
-        )
-    if re.search(r"cluster (is )?unreachable|connection refused|no such host|Unauthorized", said):
-        return ClusterError(f"helm {verb}: {said}", next_step="mmdeploy check")
-    if "invalid ownership metadata" in said:
-        return DeployError(f"helm {verb}: {said}", next_step="--adopt takes the object over into the release")
-    return DeployError(f"helm {verb}: {said}")
+def _late(verb: str, seconds: float) -> TimedOutError:
+    return TimedOutError(
+        f"helm {verb} did not finish within {seconds:.0f} s",
+        next_step="run the command again: what helm has done is kept",
+    )
 
 
-__all__ = ["OLDEST", "Chart", "Helm", "Release", "failure"]
+def _end(process: subprocess.Popen[str], seconds: float) -> None:
+    _signal(process, signal.SIGTERM)
+    try:
+        process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        _signal(process, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=seconds)
+    except BaseException:
+        _signal(process, signal.SIGKILL)
+        raise
+
+
+def _signal(process: subprocess.Popen[str], number: signal.Signals) -> None:
+    """To helm and what it started: a script of that name starts the real one."""
+    with contextlib.suppress(OSError):
+        os.killpg(process.pid, number)
+
+
+# -------------------------------------------------------------------------------------------------------- questions
+
+_asked: dict[subprocess.Popen[str], list[MmdeployError]] = {}
+"""Helms that only answer a question, and why one was ended."""
+
+
+def _answered(process: subprocess.Popen[str], verb: str, stdin: str | None, seconds: float) -> tuple[str, str]:
+    """What a helm said that changes nothing."""
+    why = _asked[process] = []
+    try:
+        answer = process.communicate(stdin, timeout=seconds)
+    except BaseException as problem:
+        _signal(process, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=STOP_SECONDS)
+        if isinstance(problem, subprocess.TimeoutExpired):
+            raise _late(verb, seconds) from None
+        raise
+    finally:
+        del _asked[process]
+    if why:
+        raise why[0]
+    return answer
+
+
+def _end_questions(why: MmdeployError | None = None) -> None:
+    for process, reasons in list(_asked.items()):
+        reasons += [why] if why else []
+        _signal(process, signal.SIGKILL)
+
+
+atexit.register(_end_questions)
+
+
+@contextlib.contextmanager
+def heeding(check: Callable[[], None]) -> Iterator[None]:
+    """Inside, a helm that only answers a question is ended once ``check`` raises `MmdeployError`: whoever waits for
+    the answer gets that."""
+    left = threading.Event()
+
+    def watch() -> None:
+        why: MmdeployError | None = None
+        while not left.wait(_HEED_SECONDS):
+            try:
+                check()
+            except MmdeployError as problem:
+                why = why or problem
+            if why:
+                _end_questions(why)
+
+    threading.Thread(target=watch, name="helm-questions", daemon=True).start()
+    try:
+        yield
+    finally:
+        left.set()
+
+
+# ------------------------------------------------------------------------------------------------------------ errors
+
+
+def _is_object(item: Any) -> bool:
+    named = isinstance(item, dict) and isinstance(item.get("kind"), str) and isinstance(item.get("apiVersion"), str)
+    return named and isinstance(item.get("metadata"), dict) and isinstance(item["metadata"].get("name"), str)
+
+
+def _no_objects(chart: Chart, why: str, origin: str | None = None) -> DeployError:
+    return DeployError(
+        f"helm template {chart} does not print objects of Kubernetes: {why}", origin=origin,
+        next_step=f"helm template x {' '.join(chart.words())} shows what it prints; {TRY}",
+    )  # fmt: skip
+
+
+__all__ = ["OLDEST", "Chart", "Helm", "Release", "heeding", "work"]

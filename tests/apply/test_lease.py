@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from mmdeploy.apply.lease import held, process
+from mmdeploy.apply import lease as module
+from mmdeploy.apply.lease import held, person
+from mmdeploy.cluster.processes import process
 
 NOW = datetime(2026, 1, 2, 3, 4, 30, tzinfo=UTC)
 
@@ -81,15 +83,19 @@ def test_what_is_free(standing: dict[str, Any]) -> None:
     assert held(standing, NOW, "mm") is None
 
 
-def test_a_process_of_this_machine_that_is_gone_holds_nothing() -> None:
+def test_a_process_of_this_machine_that_is_gone_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     if not process(os.getpid()):
         pytest.skip("this system does not tell processes apart")
+    monkeypatch.setattr(module.os, "geteuid", lambda: 1000)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        said = {"mmdeploy/process": process(child.pid)}
-        standing = lease("2026-01-02T03:04:10.000000Z", annotations=said)
-        assert held(standing, NOW, "mm") is not None, "it lives"
+        said: dict[str, Any] = {"annotations": {"mmdeploy/process": process(child.pid)}}
+        mine = {**said, "holderIdentity": f"{person()}:{child.pid}"}
+        assert held(lease("2026-01-02T03:04:10.000000Z", **mine), NOW, "mm") is not None, "it lives"
         child.kill()
         child.wait()
-        assert held(standing, NOW, "mm") is None
+        assert held(lease("2026-01-02T03:04:10.000000Z", **mine), NOW, "mm") is None
+        theirs = held(lease("2026-01-02T03:04:10.000000Z", **said), NOW, "mm")
+        assert theirs is not None, "what another person's process left at work is not seen here"
     elsewhere = {"mmdeploy/process": "another-boot " + process(os.getpid()).partition(" ")[2]}
-    assert held(lease("2026-01-02T03:04:10.000000Z", annotations=elsewhere), NOW, "mm") is not None
+    mine["annotations"] = elsewhere
+    assert held(lease("2026-01-02T03:04:10.000000Z", **mine), NOW, "mm") is not None

@@ -16,7 +16,8 @@ from tests.rig.controlplane import ControlPlane
 from tests.rig.deploying import NAME, Running, apply, apply_words, delete, everything, mmdeploy, render, succeeded
 
 STAGES = ("crds", "namespace", "secret", "router", "model-servers", "wait")
-CASES = [(how, stage) for how in (signal.SIGINT, signal.SIGKILL) for stage in STAGES] + [(signal.SIGTERM, "wait")]
+CASES = [(how, stage) for how in (signal.SIGINT, signal.SIGKILL) for stage in STAGES]
+CASES += [(signal.SIGTERM, "wait"), (signal.SIGHUP, "router")]
 TOKEN = {"T": "hf_0123456789secret"}
 
 
