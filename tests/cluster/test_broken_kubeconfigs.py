@@ -62,8 +62,8 @@ def test_no_kubeconfig(place: str, said: str, tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_an_answer_that_says_no(status: int, data: bytes, kind: type[ClusterError]) -> None:
-    """The first as Go's own server words it (net/http), the others as the API server does: the second for a group that it
-    does not serve."""
+    """The first as Go's own server words it (net/http), the others as the API server does: the second for a group that
+    nobody serves."""
     problem = from_response(status, data, "GET", "/version")
     assert type(problem) is kind
     assert problem.next_step or kind is NotFoundError
