@@ -27,7 +27,7 @@ from mmdeploy.apply.events import (
 )
 from mmdeploy.apply.interrupts import Stop
 from mmdeploy.apply.looking import Found
-from mmdeploy.apply.plan.plan import Plan
+from mmdeploy.apply.plan.plan import Plan, with_namespace
 from mmdeploy.apply.stages import Deadlines
 from mmdeploy.cluster import helm
 from mmdeploy.cluster.parallel import begin
@@ -55,7 +55,8 @@ class Apply:
     @property
     def plan(self) -> Plan:
         """What would be done; known once `look` has ended."""
-        return self._found.plan
+        made = self._found.namespace.state == "absent" and self._setting.choices.selection.runs("namespace")
+        return with_namespace(self._found.plan) if made else self._found.plan
 
     @property
     def different(self) -> bool:

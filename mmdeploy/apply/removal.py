@@ -132,9 +132,11 @@ class Removal:
         yield from self._namespace_said(kept.namespace_ours or namespace.ours)
 
     def _namespace_said(self, ours: bool) -> Iterator[Event]:
-        if not self._choices.delete_namespace:
-            return
         name = self._inventory.namespace
+        if not self._choices.delete_namespace:
+            if ours and not self._others:  # afterwards nobody knows any more that mmdeploy made it
+                yield Planned("namespace", "Namespace", name, "left", needs="--delete-namespace takes it away, too")
+            return
         why = ""
         if not ours:
             why = "mmdeploy did not make it"

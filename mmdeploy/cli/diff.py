@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -83,7 +82,7 @@ def _traced(line: str) -> None:
 def _planned(session: Session, intended: Intended, chart: Chart) -> Plan:
     from mmdeploy.apply import inventory
     from mmdeploy.apply.namespaces import standing
-    from mmdeploy.apply.plan.plan import Step
+    from mmdeploy.apply.plan.plan import with_namespace
     from mmdeploy.apply.plan.planning import plan
 
     namespace = standing(session, intended.namespace, intended.name)
@@ -91,7 +90,4 @@ def _planned(session: Session, intended: Intended, chart: Chart) -> Plan:
     others = {} if absent else inventory.all_in(session, intended.namespace)
     mine = others.pop(intended.name, None)
     found = plan(session, intended, mine, chart=chart, others=others.values(), namespace_exists=not absent)
-    if not absent:
-        return found
-    item = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": intended.namespace}}
-    return replace(found, steps=(Step("namespace", item, "create"), *found.steps))
+    return with_namespace(found) if absent else found

@@ -101,8 +101,11 @@ def _judged(
         (item, answer.problem) for item, answer in served if not _comes_with_its_role(item, answer.problem, objects)
     ]
     bad = [(item, problem) for item, problem in asked if problem]
+    unserved = len(objects) - sum(_is_served(subject, item) for item in objects)
+    left = f"; {unserved} not, whose kind it does not serve" * bool(unserved)
+    left += f"; {len(served) - len(asked)} not, whose Role is not there yet" * (len(asked) < len(served))
     if not subject.namespace_exists:
-        yield from _elsewhere(subject, what, bad)
+        yield from _elsewhere(subject, what, bad, f"{len(asked)} tried", left)
         return
     barred = [item for item, problem in bad if isinstance(problem, ForbiddenError) and _RIGHT.search(problem.found)]
     if barred:
@@ -113,14 +116,12 @@ def _judged(
             yield _refused(subject, item, problem)
     name = f"the server accepts every {what}"
     if not bad:
-        detail = f"{len(asked)} tried, strictly"
-        unserved = sum(not _is_served(subject, item) for item in objects)
-        detail += f"; {unserved} not, whose kind it does not serve" * bool(unserved)
-        detail += f"; {len(served) - len(asked)} not, whose Role is not there yet" * (len(asked) < len(served))
-        yield Check(CATEGORY, name, "ok" if asked else "skipped", detail)
+        yield Check(CATEGORY, name, "ok" if asked else "skipped", f"{len(asked)} tried, strictly{left}")
 
 
-def _elsewhere(subject: Subject, what: str, bad: Sequence[tuple[Object, MmdeployError]]) -> Iterator[Check]:
+def _elsewhere(
+    subject: Subject, what: str, bad: Sequence[tuple[Object, MmdeployError]], tried: str, left: str
+) -> Iterator[Check]:
     """Tried in another namespace: what the objects themselves are refused for counts, and nothing else does."""
     wrong = [(item, problem) for item, problem in bad if isinstance(problem, RejectedError)]
     for item, problem in wrong:
@@ -132,7 +133,8 @@ def _elsewhere(subject: Subject, what: str, bad: Sequence[tuple[Object, Mmdeploy
         yield Check(CATEGORY, name, "skipped", f"{where} does not allow trying them, and {subject.namespace} is not "
                     "there yet")  # fmt: skip
     else:
-        yield Check(CATEGORY, name, "ok", f"tried in {where}: what {subject.namespace} itself allows is not known yet")
+        detail = f"{tried} in {where}, as {subject.namespace} is not there yet to say what it allows{left}"
+        yield Check(CATEGORY, name, "ok", detail)
 
 
 def _comes_with_its_role(item: Object, problem: MmdeployError | None, objects: Sequence[Object]) -> bool:

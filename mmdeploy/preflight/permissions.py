@@ -78,9 +78,12 @@ def _said(missing: Missing) -> str:
 def _granting(subject: Subject) -> tuple[str, ...]:
     user = subject.session.where.user or "SOMEBODY"
     granting = f"mmdeploy check {subject.bundle} --print-rbac --for {shlex.quote(user)} | kubectl apply -f -"
-    if subject.namespace_exists:
-        return (granting,)
-    return (f"kubectl create namespace {shlex.quote(subject.namespace)}", granting)  # a Role is in its namespace
+    create = f"kubectl create namespace {shlex.quote(subject.namespace)}"  # a Role is in its namespace
+    if not subject.namespace_exists:
+        return (create, granting)
+    if subject.seen.namespace.value is None:  # it may not be looked at, and may be missing
+        return (f"{create} --dry-run=client -o yaml | kubectl apply -f -", granting)
+    return (granting,)
 
 
 # ------------------------------------------------------------------------------------------------------ what is lacking

@@ -130,7 +130,9 @@ def test_a_namespace_is_made_and_kept_unless_asked(
     try:
         ran = succeeded(apply(plane, bundle, "--no-wait", "--hf-token-from", "env:T", environ={"T": TOKEN}))
         assert ran.applied["Namespace/test-made-by-apply"] == "created"
-        succeeded(delete(plane, bundle))
+        ran = succeeded(delete(plane, bundle))
+        (said,) = [event for event in ran.of("planned") if event["kind"] == "Namespace"]
+        assert (said["verb"], said["needs"]) == ("left", "--delete-namespace takes it away, too")
         assert admin.get(place)["status"]["phase"] == "Active"
 
         succeeded(apply(plane, bundle, "--no-wait", "--hf-token-from", "env:T", environ={"T": TOKEN}))

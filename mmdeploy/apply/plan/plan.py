@@ -7,7 +7,7 @@ render, and names the option without which apply will not do it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Literal
 
 Object = Mapping[str, Any]
@@ -151,6 +151,12 @@ class Plan:
         return {verb: count for verb in VERBS if (count := sum(step.verb == verb for step in steps))}
 
 
+def with_namespace(plan: Plan) -> Plan:
+    """The same with the namespace that has to be made first."""
+    item = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": plan.namespace}}
+    return replace(plan, steps=(Step("namespace", item, "create"), *plan.steps))
+
+
 def as_data(plan: Plan) -> dict[str, Any]:
     """A plan as plain data, without the content of objects."""
     return {
@@ -203,4 +209,4 @@ def _change(change: Change) -> dict[str, Any]:
     return {**asdict(change), "lines": list(change.lines)}
 
 
-__all__ = ["VERBS", "Cause", "Change", "Object", "Plan", "ReleaseStep", "Step", "Verb", "as_data"]
+__all__ = ["VERBS", "Cause", "Change", "Object", "Plan", "ReleaseStep", "Step", "Verb", "as_data", "with_namespace"]
