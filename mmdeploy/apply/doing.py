@@ -14,7 +14,7 @@ from mmdeploy.apply.events import STAGES, Applied, Event, Failed, Waiting, Warne
 from mmdeploy.apply.inventory import Entry, HelmRelease, Inventory
 from mmdeploy.apply.lease import Lease, person
 from mmdeploy.apply.looking import Found, owner_of
-from mmdeploy.apply.namespaces import create
+from mmdeploy.apply.namespaces import create, standing
 from mmdeploy.apply.plan.plan import Step
 from mmdeploy.apply.writing import VERBS, left, written
 from mmdeploy.cluster.helm import WRITE_SECONDS
@@ -166,10 +166,10 @@ class Doing:
     def namespace(self) -> Iterator[Event]:
         """Make it where it is missing."""
         setting = self._setting
-        made = self._found.namespace.state == "absent" and create(
-            setting.session, setting.namespace, setting.name, dry_run=self._dry
-        )
-        self._made_namespace = made
+        absent = self._found.namespace.state == "absent"
+        made = absent and create(setting.session, setting.namespace, setting.name, dry_run=self._dry)
+        # Another apply of this deployment may have been faster with it.
+        self._made_namespace = made or (absent and standing(setting.session, setting.namespace, setting.name).ours)
         yield self._did("namespace", "Namespace", setting.namespace, "created" if made else "unchanged")
         if self._blind:
             yield Warned(

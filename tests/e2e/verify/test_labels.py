@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.e2e.verify.verifying import deploy
+from tests.e2e.verify.verifying import Deployed
 from tests.rig import deploying
+from tests.rig.api import wait
 from tests.rig.controlplane import ControlPlane
+from tests.rig.workloads import ready_pods
 
 OPTIONS = {"workload": "Deployment", "monitoring": "true", "encode_replicas": 1, "decode_replicas": 1}
 
@@ -28,8 +31,16 @@ def without_role(bundle: Path) -> None:
 @pytest.mark.usefixtures("pod_network", "custom_resources")
 @pytest.mark.parametrize("known", [True, False])
 def test_encode_pods_without_their_label(known: bool, plane: ControlPlane, namespace: str, tmp_path: Path) -> None:
-    deployed = deploy(plane, namespace, tmp_path / "bundle", "--topology", "e-pd", edit=without_role, **OPTIONS)
     good = deploying.render(plane, tmp_path / "good", namespace, "--topology", "e-pd", **OPTIONS)
+    deploying.hold_token(plane.api(), namespace)
+    edited = shutil.copytree(good, tmp_path / "edited")
+    without_role(edited)
+    # By hand: mmdeploy refuses such a bundle.
+    values = edited / "router" / "values.yaml"
+    plane.helm("install", deploying.NAME, deploying.CHART, "--namespace", namespace, "-f", values)
+    plane.kubectl("apply", "-k", edited / "modelserver")
+    deployed = Deployed(plane, plane.api(), namespace, good)
+    wait("its pods are ready", lambda: ready_pods(plane.api(), namespace, 3))
     with deployed.simulated():
         ran = deployed.verify(*([good] if known else []), bundle=False)
     assert ran.code == 6, ran.out + ran.err

@@ -82,13 +82,10 @@ class Deployed:
 def deploy(plane: ControlPlane, namespace: str, directory: Path, *words: str, **settings: Any) -> Deployed:
     """Render a bundle, apply it, and wait until its pods are ready.
 
-    ``debug``: roles that log at DEBUG. ``edit``: is given the bundle's directory before it is applied.
+    ``debug``: roles that log at DEBUG.
     """
-    edit = settings.pop("edit", None)
     debug = [f"--set={role}.extraEnv.VLLM_LOGGING_LEVEL=DEBUG" for role in settings.pop("debug", ())]
     bundle = deploying.render(plane, directory, namespace, *words, *debug, **settings)
-    if edit is not None:
-        edit(bundle)
     api = plane.api()
     deploying.hold_token(api, namespace)
     deploying.succeeded(deploying.apply(plane, bundle, "--hf-token-from", "existing", "--no-wait"))
