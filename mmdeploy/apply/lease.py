@@ -12,6 +12,7 @@ import json
 import os
 import socket
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -35,6 +36,8 @@ RELEASE_SECONDS = 3.0
 
 _PROCESS = "mmdeploy/process"
 _TRIES = 5
+_BUSY_SECONDS = 0.2
+"""Between two tries to give it back to a server that is busy."""
 _CLOCKS_SECONDS = 5
 """Clocks of one cluster's machines differ by so much without being wrong."""
 
@@ -133,7 +136,11 @@ class Lease:
     def _give_back(self) -> None:
         options = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": self._item["metadata"]["uid"]}}
         with contextlib.suppress(MmdeployError):
-            self._session.once("DELETE", self._path, text=json.dumps(options), timeout=RELEASE_SECONDS)
+            for _ in range(_TRIES):
+                answer = self._session.once("DELETE", self._path, text=json.dumps(options), timeout=RELEASE_SECONDS)
+                if answer.status != 429 and answer.status < 500:
+                    return
+                time.sleep(_BUSY_SECONDS)
 
 
 @dataclass(frozen=True)

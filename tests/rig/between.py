@@ -72,10 +72,11 @@ class Between:
                 thread.join()
 
     def draw(self, method: str) -> str:
-        """What happens to the next request; empty for nothing."""
+        """What happens to the next request; empty for nothing. The first is spared: a server that never answered is not
+        waited for, so nothing would follow."""
         with self._locked:
             self.asked += 1
-            if self._draw.random() >= self.share:
+            if self._draw.random() >= self.share or self.asked == 1:
                 return ""
             self.met[method] += 1
             return self.trouble
