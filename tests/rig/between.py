@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.rig import users
+from tests.rig import tls, users
 from tests.rig.controlplane import ControlPlane
 
 TROUBLES = ("busy", "away", "reset", "lost")
@@ -58,18 +58,8 @@ class Between:
     @contextlib.contextmanager
     def running(self) -> Iterator[Between]:
         """Serve, with the server's own certificate."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(self.plane.authority, self.plane.directory / "apiserver.key")
-        with _Server(("127.0.0.1", 0), _handler(self)) as server:
-            server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-            self._port = server.server_port
-            thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-            thread.start()
-            try:
-                yield self
-            finally:
-                server.shutdown()
-                thread.join()
+        with tls.serving(self.plane, _handler(self)) as self._port:
+            yield self
 
     def draw(self, method: str) -> str:
         """What happens to the next request; empty for nothing. The first is spared: a server that never answered is not
@@ -80,13 +70,6 @@ class Between:
                 return ""
             self.met[method] += 1
             return self.trouble
-
-
-class _Server(http.server.ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away is no error here."""
 
 
 def _handler(between: Between) -> type[http.server.BaseHTTPRequestHandler]:

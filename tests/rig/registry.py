@@ -10,9 +10,7 @@ import contextlib
 import hashlib
 import http.server
 import json
-import ssl
 import tarfile
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import Any
 
 import yaml
 
+from tests.rig import tls
 from tests.rig.controlplane import ControlPlane
 
 REPOSITORY = "charts/llm-d-router-standalone"
@@ -82,25 +81,10 @@ class Registry:
 
 @contextlib.contextmanager
 def serving(plane: ControlPlane) -> Iterator[Registry]:
-    """A registry with the API server's certificate, which names 127.0.0.1."""
+    """A registry with the API server's certificate."""
     registry = Registry()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(plane.authority, plane.directory / "apiserver.key")
-    with _Server(("127.0.0.1", 0), _handler(registry)) as server:
-        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-        registry.port = server.server_port
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        try:
-            yield registry
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-class _Server(http.server.ThreadingHTTPServer):
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that does not trust the certificate is no error here."""
+    with tls.serving(plane, _handler(registry)) as registry.port:
+        yield registry
 
 
 def _handler(registry: Registry) -> type[http.server.BaseHTTPRequestHandler]:

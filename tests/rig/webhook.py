@@ -6,12 +6,11 @@ import base64
 import contextlib
 import http.server
 import json
-import ssl
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tests.rig import tls
 from tests.rig.api import Api
 from tests.rig.controlplane import ControlPlane
 
@@ -42,18 +41,11 @@ def refusing(
     operations: Sequence[str] = ("CREATE", "UPDATE"),
 ) -> Iterator[None]:  # fmt: skip
     """While inside, nobody can write this object."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(plane.authority, plane.directory / "apiserver.key")
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Refuses) as server:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        try:
-            with registered(plane, admin, server.server_port, namespace, (group, plural, name), operations):
-                yield
-        finally:
-            server.shutdown()
-            thread.join()
+    with (
+        tls.serving(plane, _Refuses) as port,
+        registered(plane, admin, port, namespace, (group, plural, name), operations),
+    ):
+        yield
 
 
 @contextlib.contextmanager
