@@ -7,41 +7,25 @@ listeners are not looked at, and no Service or address comes of it.
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any
 
-from tests.rig.api import Api, Object, path
+from tests.rig.api import Object, path
+from tests.rig.standin import StandIn
 
 CONTROLLER = "rig.example/gateways"
 _GROUP = "/apis/gateway.networking.k8s.io/v1"
-_EVERY = 0.5  # seconds
-
-Mode = Literal["reporting", "away"]
 
 
 @dataclass
-class Gateways:
-    """The stand-in, in a thread of its own."""
+class Gateways(StandIn):
+    """The stand-in."""
 
-    api: Api
-    mode: Mode = "reporting"
-    problems: list[str] = field(default_factory=list)
+    every: float = 0.5
     refused: dict[str, tuple[str, str, str]] = field(default_factory=dict)
     """Name of an object → the condition that is False, its reason and message."""
-    _ended: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
-
-    def start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="gateways", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._ended.set()
-        if self._thread:
-            self._thread.join(10)
 
     @contextlib.contextmanager
     def away(self) -> Iterator[None]:
@@ -60,15 +44,6 @@ class Gateways:
             yield
         finally:
             del self.refused[name]
-
-    def _run(self) -> None:
-        while not self._ended.wait(_EVERY):
-            if self.mode == "away":
-                continue
-            try:
-                self._look()
-            except Exception as problem:  # an API server that is restarted is part of the tests
-                self.problems.append(repr(problem))
 
     def _look(self) -> None:
         gateways = self.api.items(f"{_GROUP}/gateways")

@@ -14,18 +14,17 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 from tests.rig.api import Api, Object, RefusedError, path
+from tests.rig.standin import StandIn
 
 GROUP = "disaggregatedset.x-k8s.io"
 _LWS = "leaderworkerset.x-k8s.io"
 _LABELS = "leaderworkerset.sigs.k8s.io"  # of pods (disaggregatedset-observed.md)
-_EVERY = 0.3  # seconds
 
 # reporting: as the manager should. silent: it works but writes no status, so that a new set's stays empty and an old
 # one's grows stale. away: it does nothing at all.
@@ -33,23 +32,8 @@ Mode = Literal["reporting", "silent", "away"]
 
 
 @dataclass
-class Sets:
-    """The stand-in, in a thread of its own."""
-
-    api: Api
-    mode: Mode = "reporting"
-    problems: list[str] = field(default_factory=list)  # for the one who wonders why nothing moves
-    _ended: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
-
-    def start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="sets", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._ended.set()
-        if self._thread:
-            self._thread.join(10)
+class Sets(StandIn):
+    """The stand-in."""
 
     @contextlib.contextmanager
     def being(self, mode: Mode) -> Iterator[None]:
@@ -59,15 +43,6 @@ class Sets:
             yield
         finally:
             self.mode = before
-
-    def _run(self) -> None:
-        while not self._ended.wait(_EVERY):
-            if self.mode == "away":
-                continue
-            try:
-                self._look()
-            except Exception as problem:  # an API server that is restarted is part of the tests
-                self.problems.append(repr(problem))
 
     def _look(self) -> None:
         found = self.api.items(f"/apis/{GROUP}/v1/disaggregatedsets")
